@@ -67,9 +67,13 @@ def test_rows_and_tasks_on_another_scale_are_asked_about():
     assert "is this one unit?" in str(read_table("accuracy", accuracy=rows).report)
     tasks = np.linspace(2, 9, N) * np.where(np.arange(N) % 6 < 3, 1000, 1)
     assert "is this one unit?" in str(read_table("titre", titre=tasks).report)
+    rows = np.linspace(2, 9, N) * np.where(np.arange(N) % 7 < 2, 1000, 1)
+    assert "is this one unit?" in str(read_table("titre", titre=rows).report)
     drawn = 10 ** np.random.default_rng(0).uniform(0, 4, 6)  # levels of their own
     levels = np.linspace(2, 9, N) * drawn[np.arange(N) % 6]
     assert "is this one unit?" not in str(read_table("titre", titre=levels).report)
+    wide = 10 ** np.random.default_rng(0).uniform(0, 4, N)
+    assert "is this one unit?" not in str(read_table("titre", titre=wide).report)
 
 
 def test_a_blend_with_a_slip_is_named():

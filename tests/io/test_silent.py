@@ -75,6 +75,33 @@ def test_points_between_thousands_where_commas_are_decimal(tmp_path):
     assert (points.space["Dosis"].low, points.space["Dosis"].high) == (0.5, 2)
 
 
+@pytest.mark.parametrize("unit", ["", " rpm"])
+def test_points_between_thousands_where_other_readings_are_absurd(tmp_path, unit):
+    lines = ["batch;speed;yield"]
+    lines += [
+        f"b{i % 2};{('950', '1.050', '2.000', '704')[i % 4]}{unit};{60 + i}" for i in range(8)
+    ]
+    (tmp_path / "t.csv").write_text("\n".join(lines))
+    history = History.from_csv(tmp_path / "t.csv", task="batch", output="yield")
+    assert (history.space["speed"].low, history.space["speed"].high) == (704, 2000)
+    assert re.search("1.050( rpm)?'? is read as 1050", str(history.report))
+
+
+def test_a_long_minus_and_other_separators_are_read(tmp_path):
+    lines = ["batch|heat|yield", *(f"b{i % 2}|−{i},5 °C|−{60 + i},5" for i in range(1, 9))]
+    (tmp_path / "t.csv").write_text("\n".join(lines))
+    history = History.from_csv(tmp_path / "t.csv", task="batch", output="yield")
+    assert history.space["heat"].low == -8.5
+    assert max(task.y.max() for task in history) == -61.5
+
+
+def test_thousands_of_an_output_are_refused_by_name(tmp_path):
+    lines = ["batch,rate,yield", *(f'b{i % 2},0.{i},"{i},146"' for i in range(1, 9))]
+    (tmp_path / "t.csv").write_text("\n".join(lines))
+    with pytest.raises(InputError, match=r"'yield' holds '1,146' in line 2.*decimals or thousands"):
+        History.from_csv(tmp_path / "t.csv", task="batch", output="yield")
+
+
 def test_labels_that_differ_only_in_case_or_spaces_are_one_task():
     rng = np.random.default_rng(0)
     labels = ["bupa", "Bupa", " bupa ", "iris", "IRIS", "wine"] * 4
@@ -180,6 +207,24 @@ def test_per_cent_cells_beside_texts_in_per_cent(tmp_path, texts):
     assert "51% is read as 51" in str(history.report)
 
 
+@pytest.mark.parametrize("name", ["Yield", "Yield (%)"])
+def test_bounds_in_per_cent_beside_numbers(tmp_path, name):
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    book.active.append(["batch", "heat", name])
+    for i in range(12):
+        book.active.append([f"b{i % 2}", 20 + i * i % 11, 0.5 + i / 100 if i % 3 else "<5 %"])
+        book.active.cell(i + 2, 3).number_format = "0.0%"
+    book.save(tmp_path / "runs.xlsx")
+    rows = [f"b{i % 2},{20 + i * i % 11},{50 + i if i % 3 else '<5 %'}" for i in range(12)]
+    (tmp_path / "runs.csv").write_text("\n".join([f"batch,heat,{name}", *rows]))
+    of_book = History.from_excel(tmp_path / "runs.xlsx", task="batch", output=name)
+    of_text = History.from_csv(tmp_path / "runs.csv", task="batch", output=name)
+    for one, other in zip(of_book, of_text, strict=True):
+        assert one.y == pytest.approx(other.y)
+        assert one.y.min() == 5
+
+
 def test_a_blend_of_whole_numbers_is_found():
     rng = np.random.default_rng(0)
     a, b = rng.integers(10, 60, 60), rng.integers(5, 40, 60)
@@ -188,6 +233,15 @@ def test_a_blend_of_whole_numbers_is_found():
     assert [str(total) for total in history.space.sums] == ["a + b + c = 100"]
     other = {**table, "c": 100 - a - b + rng.integers(0, 2, 60), "auc": rng.uniform(size=60)}
     assert not History.from_frame(other, task="batch", output="auc").space.sums
+
+
+@pytest.mark.parametrize(("total", "digits", "parts"), [(100, 0, 3), (100, 0, 5), (1, 2, 4)])
+def test_a_blend_of_which_every_part_is_rounded_is_found(total, digits, parts):
+    drawn = np.random.default_rng(parts).dirichlet(np.full(parts, 2.0), 60)
+    columns = dict(zip("vwxyz", np.round(total * drawn, digits).T, strict=False))
+    table = {"batch": [f"b{k // 10}" for k in range(60)], **columns, "auc": drawn[:, 0]}
+    sums = History.from_frame(table, task="batch", output="auc", inputs=[*columns]).space.sums
+    assert [str(found) for found in sums] == [f"{' + '.join(columns)} = {total}"]
 
 
 # Optuna's own export
@@ -257,6 +311,23 @@ def wandb_export(x, depth, loss):
     }
 
 
+def mlflow_page(x, depth, loss):
+    rows = len(x)
+    return {
+        "Start Time": ["2025-05-01 10:00:00"] * rows,
+        "Duration": [f"{k}.5s" if k % 2 else f"{k}.1min" for k in range(rows)],
+        "Run ID": [f"{k:032x}" for k in range(rows)],
+        "Source Type": ["LOCAL", "NOTEBOOK"] * (rows // 2),
+        "Source Name": ["train.py", "tune.py"] * (rows // 2),
+        "User": ["ann", "bob"] * (rows // 2),
+        "Status": ["FINISHED"] * rows,
+        "experiment_id": [f"e{k % 3}" for k in range(rows)],
+        "x": x,
+        "depth": depth,
+        "loss": loss,
+    }
+
+
 def sklearn_export(x, depth, loss):
     rows = len(x)
     return {
@@ -277,6 +348,7 @@ def sklearn_export(x, depth, loss):
     [
         (mlflow_export, "MLflow", "loss"),
         (mlflow_export, "MLflow", "metrics.loss"),
+        (mlflow_page, "MLflow", "loss"),
         (wandb_export, "Weights & Biases", "loss"),
         (sklearn_export, "scikit-learn", "mean_test_score"),
     ],
@@ -295,12 +367,20 @@ def test_the_export_of_a_tool_has_the_names_of_its_parameters(export, tool, outp
 
 
 def test_a_running_number_within_each_task_is_no_parameter():
-    rng, n = np.random.default_rng(0), 48
-    table = {"data": [f"t{i // 12}" for i in range(n)], "step": [i % 12 for i in range(n)]}
+    rng, n = np.random.default_rng(0), 60
+    table = {"data": [f"t{i // 15}" for i in range(n)], "step": [i % 15 for i in range(n)]}
     table |= {"x": rng.uniform(size=n), "auc": rng.uniform(size=n)}
     history = History.from_frame(table, task="data", output="auc")
     assert history.space.names == ("x",)
     assert "step is a running number" in str(history.report)
+    order, left = rng.permutation(n), rng.permutation(n)[:54]
+    for rows in (order, np.sort(left)):  # sorted by something else, or without some runs
+        some = {name: np.asarray(cells)[rows] for name, cells in table.items()}
+        history = History.from_frame(some, task="data", output="auc")
+        assert history.space.names == ("x",)
+        assert "step numbers the runs of every task" in str(history.report)
+    depth = {**table, "step": rng.integers(1, 16, n)}
+    assert "step" in History.from_frame(depth, task="data", output="auc").space.names
 
 
 @pytest.mark.parametrize(

@@ -43,8 +43,11 @@ LONGEST_INTEGER = 300
 # A number that is far from all others of its column: so many values at least, a share of them (at
 # least one) that may be odd, and how many ranges of all others it is away, linearly and in logs.
 FEWEST, RARE, FAR, FAR_IN_LOGS = 10, 0.01, 10.0, 0.75
+# Decimal points make a column span so many times as much as points between thousands do.
+JUMP = 3.0
 SENTINELS = 0.2  # the share of rows that may hold a number in place of a word, as -999
 
+_DOUBT = " (decimals or thousands? write a point or none)"
 _THOUSANDS = re.compile(r"[+-]?[1-9][0-9]{0,2}(,[0-9]{3})+").fullmatch
 _POINTS = re.compile(r"[+-]?[1-9][0-9]{0,2}(\.[0-9]{3})+(,[0-9]*)?").fullmatch
 # A number with a unit, a per cent sign, or marks between thousands.
@@ -53,7 +56,7 @@ _NEARLY = re.compile(r"\s*[+-]?[0-9][0-9.,' ]*[^0-9]*").fullmatch
 # A larger share of a column has a unit, or it is not known to be that of the other cells.
 UNIT_SHARE = 0.5
 # What is only known to be below or above a number, as in "<0.01".
-_BOUND = re.compile(r"\s*(<=?|>=?|≤|≥)\s*([^<>=≤≥]+)").fullmatch
+BOUND = re.compile(r"\s*(<=?|>=?|≤|≥)\s*([^<>=≤≥]+)").fullmatch
 
 # Where the row with an index is found: "row 3", "line 5 of runs.csv".
 Place = Callable[[int], str]
@@ -119,7 +122,7 @@ def read_texts(
     """Columns of a file by their distinct texts and the index of each row's; notes say how.
 
     Where one column proves that commas are decimal, they are in the others, too, and points before
-    three digits stand between thousands.
+    three digits stand between thousands. A column may prove that by itself.
     """
     columns = {name: of_levels(typed(distinct), codes) for name, (distinct, codes) in cells.items()}
     written = {
@@ -127,11 +130,13 @@ def read_texts(
         for name, (distinct, _) in cells.items()
         if any("," in cell or "." in cell for cell in distinct)
     }
-    if any(decimal_commas(distinct) is not None for distinct in written.values()):
-        read = {n: v for n, c in written.items() if (v := decimal_commas(c, certain=True))}
+    proved = any(decimal_commas(distinct) is not None for distinct in written.values())
+    certain = {n: c for n, c in written.items() if proved or has_thousands(c)}
+    read = {n: v for n, c in certain.items() if (v := decimal_commas(c, certain=True))}
+    if read:
         columns |= {name: of_levels(values, cells[name][1]) for name, values in read.items()}
-        commas = {name: written[name] for name in read if any("," in c for c in written[name])}
-        notes.append(comma_note(commas))
+        if commas := {name: written[name] for name in read if any("," in c for c in written[name])}:
+            notes.append(comma_note(commas))
         notes += thousands_note({name: written[name] for name in read})
         written = {name: texts for name, texts in written.items() if name not in read}
     notes += points_note({n: c for n, c in written.items() if columns[n].levels is None})
@@ -152,6 +157,27 @@ def of_levels(levels: list[Any], codes: NDArray[np.intp]) -> Column:
             values[missing] = np.nan
         return Column(values[codes], missing[codes])
     return Column.of_levels(codes, levels)
+
+
+def has_thousands(cells: Sequence[str]) -> bool:
+    """Whether points in a column stand between thousands, as in 950, 1.050 and 2.000.
+
+    All numbers with a point have three digits after it, and with decimal points the column would
+    span far more than it does with thousands.
+    """
+    words = [word for cell in cells if (word := normalised(cell)) not in MISSING]
+    points = [word for word in words if "." in word]
+    if not points or not all(map(_POINTS, points)):
+        return False
+    below = [as_number(word) for word in words if "." not in word]
+    sizes = [abs(number) for number in below if number]
+    if None in below or any(word.count(".") > 1 for word in points):
+        return None not in below
+    decimals, thousands = (
+        [*sizes, *(abs(as_number(word.replace(".", mark)) or 1) for word in points)]
+        for mark in (".", "")
+    )
+    return JUMP * max(thousands) / min(thousands) < max(decimals) / min(decimals)
 
 
 def thousands_note(columns: Mapping[str, Sequence[str]]) -> list[str]:
@@ -227,7 +253,7 @@ def without_unit(name: str, column: Column) -> tuple[Column, str]:
     for text in levels:
         if not isinstance(text, str) or not any(map(str.isdigit, text)):
             continue
-        bound = _BOUND(text)
+        bound = BOUND(text)
         sign, number = (bound[1], bound[2].strip()) if bound else ("", text)
         found = (number, "") if _is_number(number) else split_unit(number)
         if found is None or len(units | {found[1]} - {""}) > 1:
@@ -245,7 +271,8 @@ def without_unit(name: str, column: Column) -> tuple[Column, str]:
         if unit != "%" or np.median(np.abs(plain)) <= 1:
             return column, ""
     cells = list(numbers.values())
-    read = dict(zip(numbers, decimal_commas(cells) or typed(cells), strict=True))
+    commas = decimal_commas(cells, certain=has_thousands(cells))
+    read = dict(zip(numbers, commas or typed(cells), strict=True))
     if any(isinstance(v, str) for v in read.values()):  # perhaps thousands
         return column, ""
     read |= {text: f"{sign}{read[text]}" for text, sign in signs.items() if sign}
@@ -300,7 +327,7 @@ def _not_a_number(name: str, column: Column, said: Meaning, place: Place) -> Inp
         odd, good = ~empty & ~plain, plain
     row = int(np.argmax(odd[column.values]))
     value, count = column[row], int(column.counts[good].sum())
-    doubt = " (decimals or thousands? write a point or none)" if number[column.values[row]] else ""
+    doubt = _DOUBT if number[column.values[row]] else ""
     if isinstance(value, str) and value == name:
         doubt = " (is it the header again?)"
     among = f", among {count} numbers" if count else ""
@@ -338,9 +365,10 @@ def clean_output(name: str, column: Column, place: Place, notes: list[str]) -> A
     if bad.any():
         bad = bad & ~number if (bad & ~number).any() else bad  # no comma that may be decimal
         row = int(np.argmax(bad[column.values]))
+        doubt = _DOUBT if number[column.values[row]] else ""
         raise InputError(
-            f"output column {name!r} holds {column[row]!r} in {place(row)}; expected numbers, or "
-            "nothing or a word such as 'failed' for a run that gave none"
+            f"output column {name!r} holds {column[row]!r} in {place(row)}; expected numbers"
+            f"{doubt}, or nothing or a word such as 'failed' for a run that gave none"
         )
     return np.asarray(np.array(found, dtype=np.float64)[column.values])
 
@@ -361,7 +389,7 @@ def without_bounds(column: Column) -> tuple[Column, NDArray[np.int8]]:
     levels = list(column.levels or ())
     sides = np.zeros(len(levels), dtype=np.int8)
     for i, level in enumerate(levels):
-        found = _BOUND(level) if isinstance(level, str) else None
+        found = BOUND(level) if isinstance(level, str) else None
         if found and (as_number(found[2]) is not None or split_unit(found[2])):
             levels[i], sides[i] = found[2].strip(), -1 if found[1] in "<=≤" else 1
     if not sides.any():

@@ -37,7 +37,7 @@ from metakel.space.text import has_decimal_comma, is_number_text
 
 # Excel writes semicolons where the comma is for decimals, and tabs when cells are copied.
 TAB = "\t"
-OTHER_DELIMITERS = (";", TAB)
+OTHER_DELIMITERS = (";", TAB, "|")
 BY_NAME = {"tab": TAB, "\\t": TAB}
 SQLITE = b"SQLite format 3\0"
 # What Excel writes by default in Western Europe and America; five bytes have no meaning in it.

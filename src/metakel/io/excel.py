@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from metakel._files import as_path, refuse_bomb, refuse_device
 from metakel.errors import Hint, InputError
-from metakel.io.cleaning import read_texts
+from metakel.io.cleaning import BOUND, read_texts
 from metakel.io.columns import (
     UNITS_NOTE,
     Column,
@@ -279,10 +279,14 @@ def _on_one_scale(
     return [read.get(k, v) for k, v in cells.items()], float(scale)
 
 
-def _per_cent(cell: Any) -> float | None:
-    """The number of a text such as "76,7 %"; None for anything else."""
-    found = split_unit(cell) if isinstance(cell, str) else None
-    return as_number(found[0]) if found and found[1].strip() == "%" else None
+def _per_cent(cell: Any) -> float | str | None:
+    """The number of a text such as "76,7 %", or "<5" of "<5 %"; None for anything else."""
+    if not isinstance(cell, str):
+        return None
+    bound = BOUND(cell)
+    found = split_unit(bound[2] if bound else cell)
+    number = as_number(found[0]) if found and found[1].strip() == "%" else None
+    return f"{bound[1]}{number:g}" if bound and number is not None else number
 
 
 def _numbers(values: list[Any]) -> list[Any]:

@@ -74,6 +74,11 @@ EXPORTS = (
         "status",
     ),
     Export(
+        *("MLflow", ("Run ID", "Start Time", "Source Type"), "", ""),
+        "Run ID|Name|Start Time|Duration|User|Source (Type|Name)|Version",
+        "Status",
+    ),
+    Export(
         *("scikit-learn", ("params", "param_.+", "mean_fit_time"), "param_", ""),
         r"params|(mean|std)_(fit|score)_time|(mean|std|rank|split\d+)_(test|train)_.*",
     ),

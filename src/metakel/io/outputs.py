@@ -163,16 +163,28 @@ def _two_scales(name: str, values: Array, labels: TaskLabels) -> list[str]:
             return [
                 f"{name} is between 0 and 1 in {len(small)} rows and from {ends}: is this one unit?"
             ]
-    if len(medians) < 4 or medians[0][0] <= 0:
-        return []
-    logs = np.log([median for median, _ in medians])
-    k = int(np.argmax(np.diff(logs[1:-1]))) + 2  # two tasks on either side at least
+    if k := _jump(np.array([median for median, _ in medians])):
+        few, many = (first_of([n for _, n in side], SHOWN) for side in (medians[:k], medians[k:]))
+        times = f"{medians[k][0] / medians[k - 1][0]:.0f} times as large"
+        tasks = f"{len(medians) - k} tasks ({many}) as in {k} ({few})"
+        return [f"{name} is about {times} in {tasks}: is this one unit?"]
+    y = np.sort(y)
+    if k := _jump(y):
+        times = f"{np.median(y[k:]) / np.median(y[:k]):.0f} times as large"
+        rows_ = f"{len(y) - k} rows as in the other {k}"
+        return [f"{name} is about {times} in {rows_}: is this one unit?"]
+    return []
+
+
+def _jump(values: Array) -> int:
+    """Where sorted values are two groups on two scales, two at least in each; 0 where not."""
+    if len(values) < 4 or values[0] <= 0:
+        return 0
+    logs = np.log(values)
+    k = int(np.argmax(np.diff(logs[1:-1]))) + 2
     apart, within = logs[k] - logs[k - 1], max(logs[k - 1] - logs[0], logs[-1] - logs[k])
-    if not max(np.log(FACTORS[0]), 2 * within) <= apart <= np.log(FACTORS[1]):
-        return []
-    few, many = (first_of([n for _, n in side], SHOWN) for side in (medians[:k], medians[k:]))
-    times = f"{np.exp(apart):.0f} times as large in {len(medians) - k} tasks ({many})"
-    return [f"{name} is about {times} as in {k} ({few}): is this one unit?"]
+    times = np.exp(np.median(logs[k:]) - np.median(logs[:k]))
+    return k if apart >= 2 * within and FACTORS[0] <= times <= FACTORS[1] else 0
 
 
 def is_status(name: str, column: Column) -> bool:

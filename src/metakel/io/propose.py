@@ -20,7 +20,7 @@ from metakel.io.cleaning import MOSTLY, odd_values
 from metakel.io.columns import MIN_ROWS, UNNAMED, Column, Mask, counts_rows, is_missing
 from metakel.io.exports import known_export
 from metakel.io.read import Rows, clean_rows, prepare
-from metakel.io.relations import InputTable, find_sums, nearly_sums
+from metakel.io.relations import InputTable, find_blends, find_sums, nearly_sums
 from metakel.io.schema import Schema, Table, TaskLabels
 from metakel.io.words import is_bookkeeping, is_metric, is_time
 from metakel.space import Categorical, Condition, Fixed, Float, Parameter, Space, infer_space
@@ -254,6 +254,8 @@ def _doubt(table: InputTable, name: str, known: Mask) -> str:
     def differs_in_rows() -> bool:
         return n >= MIN_ROWS and distinct() >= MOSTLY * n
 
+    if _numbers_runs(table, column):
+        return "numbers the runs of every task"
     if is_metric(name) and varies():
         return "looks like another measured value, by its name"
     empty_alike = lacking[failed].sum() >= FAILED_ROWS and (lacking == failed)[known].all()
@@ -279,6 +281,20 @@ def _counts_runs(table: InputTable, column: Column) -> bool:
             return False
         firsts.add(int(numbers[0]))
     return len(firsts) == 1
+
+
+def _numbers_runs(table: InputTable, column: Column) -> bool:
+    """Whether it counts the rows of every task, in any order, and some rows may be gone."""
+    if column.levels is not None or column.missing.any() or len(table.tasks) < 2:
+        return False
+    for _, rows in table.tasks:
+        numbers, n = np.unique(column.values[rows]), len(rows)
+        gone = n / MOSTLY - n
+        if n < MIN_ROWS or len(numbers) < n or (numbers != np.rint(numbers)).any():
+            return False
+        if not 0 <= numbers[0] <= 1 + gone or numbers[-1] - numbers[0] >= n + gone:
+            return False
+    return True
 
 
 def _status(table: InputTable, column: Column) -> str:
@@ -425,6 +441,8 @@ def _with_sums(space: Space, cells: Mapping[str, NDArray[Any]], notes: list[str]
             f"{total} in all rows but {count}: if every suggestion should keep it, say so "
             f"(sums=[{str(total)!r}], --sum '{total}'), and look at these rows"
         )
+    elif not found:
+        found = find_blends(columns)
     notes += [
         f"{total} in all rows: every suggestion keeps it, unless other sums are said (sums=[...], "
         "--sum)"

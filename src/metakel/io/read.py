@@ -246,8 +246,11 @@ def _readable(columns: Columns, schema: Schema, notes: list[str]) -> Columns:
         found[name], unit = without_unit(name, column)
         if unit:
             cells = zip(column.tolist(), found[name].tolist(), strict=True)
-            was, now = next(pair for pair in cells if unit in str(pair[0]) and is_numeric(pair[1]))
-            notes.append(f"{name} has a unit: {was!r} is read as {now:g}")
+            pairs = [
+                (was, f"{v:g}" if is_numeric(v) else v) for was, v in cells if unit in str(was)
+            ]
+            was, now = next((p for p in pairs if p[1] not in str(p[0])), pairs[0])
+            notes.append(f"{name} has a unit: {was!r} is read as {now}")
     column = columns[schema.roles.task]
     n, named = len(column), np.flatnonzero(~column.missing)
     if 0 < 2 * len(named) <= n and named[0] == 0:

@@ -42,6 +42,8 @@ DECIMALS = 12
 MOST_PARENTS = 100
 # So many rows of a blend may have a slip.
 SLIPS = 0.05
+# Blends in whole per cent hide so many times as much by rounding as those with decimals.
+WHOLE_PER_CENT = 4.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,11 +210,12 @@ def _choices(column: Column) -> tuple[list[Any], NDArray[np.intp]]:
     return (column.levels if texts or flags else []), np.asarray(column.values)
 
 
-def find_sums(columns: Mapping[str, Array]) -> list[Sum]:
+def find_sums(columns: Mapping[str, Array], loose: float = 1.0) -> list[Sum]:
     """The equations that hold in all rows, up to the digits that cells are written with.
 
     Every column is compared with all independent ones before it, so that there is one sum for
     every rank that the table lacks. Once there are as many as rows, all others may be sums of them.
+    Rounding may hide ``loose`` times as much as is sure to be no accident.
     """
     found, independent, basis = list[Sum](), list[str](), list[Array]()
     for name, column in columns.items():
@@ -224,13 +227,26 @@ def find_sums(columns: Mapping[str, Array]) -> list[Sum]:
         y = y - y.mean()
         rest = _beside(y, basis)
         size, whole = (float(np.linalg.norm(part)) for part in (rest, y))
-        nearly = bool(independent) and size <= 2 * NEARLY * whole
-        total = _sum_of({n: columns[n] for n in (*independent, name)}) if nearly else None
+        nearly = bool(independent) and size <= 2 * loose * NEARLY * whole
+        parts = {n: columns[n] for n in (*independent, name)} if nearly else {}
+        total = _sum_of(parts, loose) if nearly else None
         if total is None:
             independent.append(name)
             if size > 1e-9 * whole:
                 basis.append(rest / size)
         else:
+            found.append(total)
+    return found
+
+
+def find_blends(columns: Mapping[str, Array]) -> list[Sum]:
+    """Sums to 1 or 100 that hold up to rounding, which is as often too much as too little."""
+    found = []
+    for total in find_sums(columns, WHOLE_PER_CENT):
+        weights = dict(total.terms)
+        off = np.sum([columns[n] for n in weights], axis=0) - total.total
+        fair = abs(float(off.mean())) <= 3 * float(off.std()) / len(off) ** 0.5
+        if {*weights.values()} == {1.0} and total.total in (1, 100) and fair:
             found.append(total)
     return found
 
@@ -268,15 +284,15 @@ def _beside(y: Array, basis: Sequence[Array]) -> Array:
     return y
 
 
-def _sum_of(columns: Mapping[str, Array]) -> Sum | None:
+def _sum_of(columns: Mapping[str, Array], loose: float) -> Sum | None:
     """The equation that makes the last column a sum of the others, if there is one."""
     *others, last = columns
-    weights = _least_squares(columns, others, last)
+    weights = _least_squares(columns, others, last, loose)
     if weights is None:
         return None
     spread = float(np.std(columns[last]))
     part = [n for n in others if abs(weights[n]) * float(np.std(columns[n])) > SMALL * spread]
-    weights = _least_squares(columns, part, last) if part else None
+    weights = _least_squares(columns, part, last, loose) if part else None
     if weights is None:
         return None
     names = [*part, last]
@@ -287,7 +303,9 @@ def _sum_of(columns: Mapping[str, Array]) -> Sum | None:
     values, numerical = V @ w, 1e-9 * float((np.abs(V) @ np.abs(w)).max())
     exact = float(np.ptp(values)) <= numerical  # as whole numbers are, whatever their range
     rounding = float(np.abs(w) @ [0.5 * 10.0 ** -_decimals(columns[n]) for n in names])
-    if not exact and rounding > MOST_ROUNDING * float((np.abs(w) * np.ptp(V, axis=0)).min()):
+    if not exact and rounding > loose * MOST_ROUNDING * float(
+        (np.abs(w) * np.ptp(V, axis=0)).min()
+    ):
         return None
     slack = numerical + (0.0 if exact else rounding)
     total = float(np.median(values))
@@ -301,7 +319,7 @@ def _sum_of(columns: Mapping[str, Array]) -> Sum | None:
 
 
 def _least_squares(
-    columns: Mapping[str, Array], others: Sequence[str], last: str
+    columns: Mapping[str, Array], others: Sequence[str], last: str, loose: float
 ) -> dict[str, float] | None:
     """Weights of others of which the last column is nearly a sum."""
     y = columns[last] - columns[last].mean()
@@ -310,7 +328,7 @@ def _least_squares(
         [(columns[n] - columns[n].mean()) / s for n, s in zip(others, spread, strict=True)]
     )
     shares = np.linalg.lstsq(Z, y, rcond=None)[0]
-    if float(np.std(y - Z @ shares)) > NEARLY * float(np.std(y)):
+    if float(np.std(y - Z @ shares)) > loose * NEARLY * float(np.std(y)):
         return None
     return {n: float(v) / s for n, v, s in zip(others, shares, spread, strict=True)}
 

@@ -28,7 +28,7 @@ _grouped = re.compile("[+-]?[1-9][0-9]{0,2}(['’\u00a0\u202f][0-9]{3})+([.,][0-
 is_ambiguous = re.compile(r"[+-]?[1-9][0-9]{0,2}(,[0-9]{3})+(?![0-9])(\s*[^0-9\s].*)?").fullmatch
 # A unit has no digits, as in "87,5 %" or "49.4 °C", so that a time of day is none.
 _WITH_UNIT = re.compile(
-    r"([+-]?[0-9.,]*[0-9][.,]?(?:[eE][+-]?[0-9]+)?)\s*([^\s0-9.,:+-][^0-9:]*)"
+    r"([+−-]?[0-9.,]*[0-9][.,]?(?:[eE][+-]?[0-9]+)?)\s*([^\s0-9.,:+-][^0-9:]*)"
 ).fullmatch
 # What says how exact a number is: "ca. 60 %", "66 ± 2".
 _ABOUT = re.compile(
@@ -52,7 +52,12 @@ def as_number(value: Any) -> float | None:
 
 
 def ungrouped(word: str) -> str:
-    """A number without the marks between its thousands, where they can be nothing else."""
+    """A number without the marks between its thousands, where they can be nothing else.
+
+    Word and Excel may write a minus that is longer than that of a keyboard.
+    """
+    if word.startswith("−") and word[1:2].isdigit():
+        word = f"-{word[1:]}"
     return re.sub("['’\u00a0\u202f]", "", word) if _grouped(word) else word
 
 
