@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from metakel._files import as_path, refuse_bomb, refuse_device
 from metakel.errors import Hint, InputError
-from metakel.io.cleaning import of_levels, read_texts, texts
+from metakel.io.cleaning import has_thousands, of_levels, read_texts, texts
 from metakel.io.columns import (
     COMMENT,
     LOOKED_AT,
@@ -79,7 +79,8 @@ def read_csv_table(path: str | Path, delimiter: str | None = None) -> CsvTable:
     sheet = _Sheet.open(Path(path), delimiter)
     cells = sheet.cells(may_be_empty=True)
     columns, notes = _columns(sheet, cells=cells)
-    texts = [text.strip().lower() for distinct, _ in cells for text in distinct]
+    numbers = (distinct for distinct, _ in cells if not has_thousands(distinct))
+    texts = [text.strip().lower() for distinct in numbers for text in distinct]
     points = any("." in text and is_number_text(text) for text in texts)
     commas = any(map(has_decimal_comma, texts)) or sheet.delimiter == ";"
     how = sheet.encoding, sheet.delimiter, commas and not points and sheet.delimiter != ","

@@ -64,7 +64,14 @@ def read_outputs(
         )
     others = [n for n in source.columns if n not in (schema.roles.task, schema.roles.output)]
     found = [n for n in others if is_status(n, source.columns[n])]
-    for name in found if schema.roles.status is None else [schema.roles.status]:
+    statuses = found if schema.roles.status is None else [schema.roles.status]
+    empty = int((column.missing & (labels.codes >= 0)).sum())
+    if empty and not statuses:
+        notes.append(
+            f"{schema.roles.output} is empty in {empty} {'row' if empty == 1 else 'rows'}, counted "
+            "as runs that failed: leave out runs that are still open"
+        )
+    for name in statuses:
         with problems.collected():
             failed, stopped = _failed_by_status(source, name)
             unfinished |= stopped

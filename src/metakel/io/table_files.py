@@ -17,6 +17,7 @@ from metakel.space.text import is_ambiguous, is_numeric
 
 WORKBOOKS = (".xlsx", ".xlsm")
 SHOWN = 5
+EXACT = 2.0**53  # whole numbers up to here are exact as floats
 Row = Mapping[str, Any]
 
 
@@ -171,6 +172,8 @@ class _Text:
     def _written(self, value: Any) -> str:
         if value is None:
             return ""
+        if isinstance(value, float) and value.is_integer() and abs(value) < EXACT:
+            return str(int(value))  # as people write it
         if not isinstance(value, float) or not self.found.decimal_commas:
             return str(value)
         text = repr(value).replace(".", ",")
