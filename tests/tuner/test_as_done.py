@@ -12,6 +12,7 @@ import pytest
 
 import metakel as mk
 from metakel.cli import main
+from metakel.cli.history import with_journals
 from metakel.errors import InputError
 from metakel.optimize import Optimizer
 from metakel.report import write_report
@@ -158,3 +159,26 @@ def test_where_values_are_placed():
     for wrong in ({"a": 1.0}, {**inside, "b": 3}, {**inside, "a": "much"}):
         with pytest.raises(InputError):
             space.place([wrong])
+
+
+def test_what_was_done_in_a_journal_joins_the_history(tmp_path):
+    tuner = mk.Tuner(prior(), tmp_path / "run.jsonl", adopt_after="never")
+    for row in DONE:
+        tuner.tell(row, yield_of(row))
+    joined, _ = with_journals(history(), [tmp_path / "run.jsonl"])
+    assert joined.space["Solvent"].values == (*EFFECT, "Water")
+    *before, new = joined
+    for old, task in zip(history(), before, strict=True):
+        assert joined.space.decode(task.X) == history().space.decode(old.X)
+    assert [joined.space.decode([x])[0]["Solvent"] for x in new.X] == [x["Solvent"] for x in DONE]
+
+
+def test_a_parameter_may_only_lack_where_nobody_knows_if_it_is_there():
+    space = Space(
+        (Float("lr", 0, 1), Categorical("solver", ("sgd", "adam")), Float("momentum", 0, 1)),
+        (Condition("momentum", "solver", ("sgd",)),),
+    )
+    for solver in ("adam", "rmsprop"):
+        space.place([{"lr": 0.5, "solver": solver}])
+    with pytest.raises(InputError, match="'momentum' is missing; it is there where solver is sgd"):
+        space.place([{"lr": 0.5, "solver": "sgd"}])

@@ -12,6 +12,7 @@ import numpy as np
 import typer
 
 from metakel.data import History, Task
+from metakel.data.merge import with_choices
 from metakel.errors import InputError, MetaKelError
 from metakel.io import (
     Roles,
@@ -287,6 +288,8 @@ def with_journals(past: History, paths: Sequence[Path]) -> tuple[History, str]:
     """The history with one task more for every journal that has values, and what was added."""
     files = list(dict.fromkeys(file.resolve() for path in paths for file in _files(path)))
     journals = {file: Store.open(file) for file in files}
+    used = [trial.point for journal in journals.values() for trial in journal.run.record.observed]
+    past = with_choices(past, used)
     ends = _ends([journal.run.record for journal in journals.values()], past)
     found = [
         (file, _task(file, journal, past, of))
@@ -364,7 +367,7 @@ def _task(file: Path, journal: Store, past: History, ends: Ends) -> Task | None:
         if end is not None
     ]
     points = [*(trial.point for trial in done), *(point for point, *_ in early)]
-    X = past.space.encode(points, extrapolate=True)
+    X = past.space.place(points)
     y = np.array([*(trial.value for trial in done), *(end for _, end, _ in early)], dtype=float)
     noise = np.array([*(len(done) * [ends.noise_std]), *(noise for *_, noise in early)])
     name = str(journal.header.get("task") or file.stem)

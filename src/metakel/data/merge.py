@@ -13,7 +13,8 @@ from metakel.data.task import Task
 from metakel.errors import InputError
 from metakel.io import Report
 from metakel.io.merge import merge_spaces
-from metakel.space import Condition, Space
+from metakel.space import Categorical, Condition, Parameter, Space
+from metakel.space.configurations import Row
 
 if TYPE_CHECKING:
     from metakel.data.history import History
@@ -64,6 +65,22 @@ def merged(a: History, b: History) -> tuple[tuple[Task, ...], Space | None, Repo
         notes = [*report.notes, *notes, *(_only_one(name) for name in alone)]
         report = replace(report, notes=tuple(dict.fromkeys(notes)))
     return numbered(tasks), space, report
+
+
+def with_choices(history: History, used: Iterable[Row]) -> History:
+    """The history over a space that has all choices of configurations that were used, too."""
+    assert history.space is not None
+    rows, found = list(used), list[Parameter]()
+    for p in history.space.parameters:
+        if isinstance(p, Categorical):
+            new = [row[p.name] for row in rows if p.name in row]
+            p = replace(p, values=tuple(dict.fromkeys((*p.values, *new))))
+        found.append(p)
+    space = replace(history.space, parameters=tuple(found))
+    if space == history.space:
+        return history
+    tasks = tuple(_placed(task, history.space, space) for task in history)
+    return replace(history, tasks=tasks, space=space)
 
 
 def _conditions(*spaces: Space) -> list[Condition]:

@@ -379,11 +379,15 @@ class Space:
             X[:, self.columns[c.name]] = 0.0
             here = np.flatnonzero(self.active(X)[c.name]).tolist()
             values = [table[c.name][i] if c.name in table else None for i in here]
-            gaps = [v is None or v != v for v in values]
+            gaps = {i for i, v in zip(here, values, strict=True) if v is None or v != v}
             if lenient:  # with a new choice of its parent nobody knows if it is there
-                here = [i for i, gap in zip(here, gaps, strict=True) if not gap]
-                values = [v for v, gap in zip(values, gaps, strict=True) if not gap]
-            elif any(gaps):
+                parent = self[c.parent]
+                known = parent.choices or c.values
+                new = {i for i in gaps if parent.normalise(table[c.parent][i]) not in known}
+                values = [v for i, v in zip(here, values, strict=True) if i not in new]
+                here = [i for i in here if i not in new]
+                gaps -= new
+            if gaps:
                 raise InputError(f"parameter {c.name!r} is missing; it is there {c.describe()}")
             X[here, self.columns[c.name]] = encoded(self[c.name], values)
         return X
