@@ -47,6 +47,10 @@ def test_observed_runs_move_the_suggestion(metakel, prior, tmp_path):
     result = metakel("suggest", prior, "--observed", "seen.csv", "--json")
     assert "3 runs of seen.csv added" in result.err
     assert json.loads(result.out)[0]["configuration"] != plain[0]["configuration"]
+    (tmp_path / "seen.csv").write_text("\n".join([*rows[:3], "0.4,4,adam,930,slip"]))
+    refused = metakel("suggest", prior, "--observed", "seen.csv")
+    assert "seen.csv: acc % is 930, far beyond its range" in refused.err
+    assert metakel("suggest", prior, "--observed", "seen.csv", "--confirm").code == 0
     (tmp_path / "seen.csv").write_text("learning rate,acc %\n0.1,3\n")
     assert "no column 'n=layers'" in metakel("suggest", prior, "--observed", "seen.csv").err
 

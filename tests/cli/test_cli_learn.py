@@ -245,3 +245,18 @@ def test_learn_prints_ten_lines_that_a_practitioner_acts_on(metakel, history):
     short = metakel("show", "prior.json").out.splitlines()
     assert short[1:] == lines[1:]
     assert len(metakel("show", "prior.json", "-v").out.splitlines()) > len(short)
+
+
+def test_what_somebody_has_to_answer_is_said_first(metakel, tmp_path):
+    rng = np.random.default_rng(0)
+    lines = ["data,rate,host,seed,comment,auc"]
+    lines += [
+        f"d{i % 4},{rng.uniform():.3f},h{i % 3},{i * 7 % 60},c{i % 5},{rng.uniform(0.6, 0.9):.3f}"
+        for i in range(60)
+    ]
+    lines[30] = lines[30].rpartition(",")[0] + ",999"
+    (tmp_path / "runs.csv").write_text("\n".join(lines))
+    said = metakel("learn", "runs.csv", "--task", "data", "--output", "auc").out
+    notes = [line for line in said.splitlines() if line.startswith("note: ")]
+    assert notes[0].startswith("note: auc is 999 in line 31")
+    assert notes[1].startswith("note: left out")

@@ -17,7 +17,9 @@ HEADER = ["Batch", "Temperature", "Solvent", "Yield"]
 UNITS = ["", "°C", "", "%"]
 LAYOUTS = {
     "title": [["Yields of the spring", "", "", ""], ["", "", "", ""], HEADER, *ROWS],
+    "title of two": [["Operator", "Ann", "", ""], ["Date", "3 May", "", ""], HEADER, *ROWS],
     "units": [HEADER, UNITS, *ROWS],
+    "other units": [HEADER, ["-", "1/s", "", "[-]"], *ROWS],
     "header again": [HEADER, *ROWS[:6], HEADER, *ROWS[6:]],
     "blank rows": [HEADER, *ROWS[:6], ["", "", "", ""], *ROWS[6:]],
     "all": [["Spring", "", "", ""], HEADER, UNITS, *ROWS[:6], HEADER, UNITS, *ROWS[6:]],
@@ -50,6 +52,15 @@ def test_a_csv_file_is_read_as_leniently_as_a_workbook(tmp_path, name, delimiter
     assert read(History.from_excel(tmp_path / "runs.xlsx", task="Batch", output="Yield")) == read(
         plain
     )
+
+
+def test_rows_may_end_with_more_separators_than_the_header(tmp_path):
+    path = tmp_path / "runs.csv"
+    path.write_text("\n".join(lines([HEADER, *([*row, "", " "] for row in ROWS)])))
+    assert History.from_csv(path, task="Batch", output="Yield").total == len(ROWS)
+    path.write_text("\n".join(lines([HEADER, *ROWS, [*ROWS[0], "", "spilled"]])))
+    with pytest.raises(InputError, match="line 14: 6 cells; the header has 4"):
+        History.from_csv(path, task="Batch", output="Yield")
 
 
 def test_comments_are_no_rows(tmp_path):

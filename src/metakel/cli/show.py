@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from math import exp
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,6 +15,7 @@ from metakel.priors import Prior
 from metakel.priors.summary import trust
 
 SHOWN, NOTES = 8, 3  # parameters and notes in a short summary
+QUESTION = re.compile(r"\?$|[:;] if ")  # notes that somebody has to answer
 MOST = 9  # of a log score that is shown as a factor
 WIDTH = 80  # of the choices of one parameter in it
 PriorPath = Annotated[
@@ -62,7 +64,10 @@ def in_short(prior: Prior) -> list[str]:
     lines += [text for text in (used, better and f"{better} {_how_much(prior)}") if text]
     if prior.task_gp is not None:
         lines.append(f"tried first: {space.show(prior.optimizer().ask())}")
-    notes = sorted(prior.info.notes, key=lambda text: not text.startswith("left out"))
+    notes = sorted(
+        prior.info.notes,
+        key=lambda text: (not QUESTION.search(text), not text.startswith("left out")),
+    )
     lines += [f"note: {text}" for text in notes[:NOTES]]
     hidden = len(notes) - NOTES
     if hidden > 0:

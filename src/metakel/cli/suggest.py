@@ -35,6 +35,7 @@ from metakel.space import Float, Space
 from metakel.space.text import quantity
 from metakel.tuner import NextRows, Source, Store, Tuner, suggest_rows
 from metakel.tuner.source import RunTask
+from metakel.tuner.store import refuse_slip
 from metakel.tuner.table import task_column
 
 Observed = Annotated[
@@ -94,7 +95,7 @@ def suggest(
     sheet: Sheet = None,
     confirm: Annotated[
         bool,
-        typer.Option("--confirm", help="Results of --table far beyond their range are right."),
+        typer.Option("--confirm", help="Results in tables far beyond their range are right."),
     ] = False,
     observed: Observed = None,
     candidates: CandidatesPath = None,
@@ -161,7 +162,7 @@ def suggest(
         raise typer.BadParameter("--sheet without --table: there is no workbook to read")
     tuner = open_tuner(
         source, journal, fix=fix, task=task, same_task=same_task, observed=observed, sheet=sheet,
-        accept_alarm=accept_alarm, adopt_after="never", **options,
+        accept_alarm=accept_alarm, confirm=confirm, adopt_after="never", **options,
     )  # fmt: skip
     try:
         asked = tuner.ask_trials(count, held)
@@ -274,6 +275,7 @@ def open_tuner(
     observed: Path | None,
     sheet: str | None = None,
     accept_alarm: bool,
+    confirm: bool | None = None,
     **options: Any,
 ) -> Tuner:
     """A tuner by the options that `suggest` and `tune` share; the others are those of `Tuner`."""
@@ -285,7 +287,7 @@ def open_tuner(
         source, journal, fixed=assignments(source.space, fix or ()), task=identity, **options,
     )  # fmt: skip
     if observed is not None:
-        _add_observed(tuner, observed, sheet)
+        _add_observed(tuner, observed, sheet, confirm)
     if promise := source.promise(tuner.options.delta):
         note(promise)
     if accept_alarm:
@@ -293,8 +295,11 @@ def open_tuner(
     return tuner
 
 
-def _add_observed(tuner: Tuner, path: Path, sheet: str | None) -> None:
-    """Tell the runs of a table, and say how many were added and why others were not."""
+def _add_observed(tuner: Tuner, path: Path, sheet: str | None, confirm: bool | None) -> None:
+    """Tell the runs of a table, and say how many were added and why others were not.
+
+    Values far beyond their range are refused unless confirmed; a note where nobody can confirm.
+    """
     output, others = tuner.output, tuner.optimizer.model.output_names
     names = [*tuner.space.free, output, *others]
     if is_workbook(path):
@@ -315,6 +320,15 @@ def _add_observed(tuner: Tuner, path: Path, sheet: str | None) -> None:
         elif tuner.space.missing(row):
             unusable["with a missing input"] += 1
         else:
+            try:
+                refuse_slip(output, value, tuner.source.output_range)
+            except InputError as error:
+                if confirm is False:
+                    raise error.at(path.name) from None
+                if confirm is None:
+                    note(
+                        f"{path.name}: {output} is {value:g}, far beyond its range: is this right?"
+                    )
             rows.append(row)
             measured.append(value)
             outputs.append({name: also[name][i] for name in others})

@@ -24,10 +24,13 @@ Mask = NDArray[np.bool_]
 NUMERIC = (bool, int, float)
 # A title and remarks may stand in so many lines above a table.
 TITLE_ROWS = 10
+TITLE = 0.5  # a line with no more than this share of the cells of others says who or when
 COMMENT = "#"
 UNITS_NOTE = "units below the header are not read"
 LOOKED_AT = 3  # rows below a line of units, which tell that their columns hold numbers
-_UNIT = re.compile(r"[\[(]?[^\W\d_°%µμ]{0,4}[°%µμ]?[A-Za-zµμΩ°%·*/^.\- ]{0,8}[-−]?[0-9]?[\])]?")
+_UNIT = re.compile(
+    r"[\[(]?((1/)?[^\W\d_°%µμ]{0,4}[°%µμ]?[A-Za-zµμΩ°%·*/^.\- ]{0,8}[-−]?[0-9²³]?|[-–])[\])]?"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,9 +216,14 @@ def numbers_rows(name: str, column: Column) -> bool:
 
 
 def header_at(lines: Sequence[Sequence[Any]]) -> int:
-    """Which line is the header: the first with several cells, or the first of all."""
+    """Which line is the header: the first with several cells, or the first of all.
+
+    Fewer cells than in the lines below are part of a title.
+    """
     filled = [[cell for cell in line if not is_empty(cell)] for line in lines]
     present = [i for i, cells in enumerate(filled) if cells]
+    near = filled[: present[0] + TITLE_ROWS + 1] if present else []
+    widest = max(map(len, near), default=0)
     for i in present:
         if i > present[0] + TITLE_ROWS:  # a single column has a single name
             break
@@ -223,7 +231,7 @@ def header_at(lines: Sequence[Sequence[Any]]) -> int:
         comment = str(filled[i][0]).startswith(COMMENT) and following is not None
         if comment and len(following or ()) != len(lines[i]):
             continue
-        if len(filled[i]) > 1:
+        if len(filled[i]) > max(1, TITLE * widest):
             return i
     return present[0] if present else 0
 

@@ -205,6 +205,8 @@ class _Sheet:
         count = 0
         for rows in self._blocks():
             for k, row in enumerate(rows):
+                if len(row) > width and not any(map(str.strip, row[width:])):
+                    del row[width:]  # separators at the end, as some programs write them
                 if len(row) != width:
                     raise InputError(
                         f"{self.file.name}, line {self.line(count + k)}: {len(row)} cells; "
