@@ -296,6 +296,44 @@ def test_a_narrower_range_beside_another_parameter_by_a_known_name(valley, seed)
     assert all(0.9 <= trial.params["y"] <= 1.0 for trial in study.trials)
 
 
+@pytest.fixture(scope="module")
+def kinds():
+    """Past studies in which the best n depends on the kind; kind c is bad, and a the best."""
+    studies = []
+    for k in range(6):
+        study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=k))
+        study.optimize(lambda trial: of_a_kind(trial, ["a", "b", "c"]), n_trials=30)
+        studies.append(study)
+    return studies
+
+
+def of_a_kind(trial, choices, low=1, high=20):
+    kind, n = trial.suggest_categorical("kind", choices), trial.suggest_int("n", low, high)
+    best, worse = {"a": (5, 0.0), "b": (15, 0.3), "c": (15, 3.0)}[kind]
+    return 0.02 * (n - best) ** 2 + worse
+
+
+@pytest.mark.parametrize(
+    ("choices", "low", "high", "best"),
+    [(["c", "b"], 1, 20, ("b", 15)), (["b"], 1, 20, ("b", 15)), (["a", "b"], 14, 14, ("b", 14))],
+)
+def test_the_first_trial_is_the_best_among_the_choices_that_are_left(
+    kinds, choices, low, high, best
+):
+    study = optuna.create_study(sampler=MetaKelSampler(kinds, seed=0))
+
+    def objective(trial):  # a host asks no sampler for what has one value only
+        trial.suggest_int("n", low, high) if low == high else None
+        return of_a_kind(trial, choices, low, high)
+
+    study.optimize(objective, n_trials=1)
+    (trial,) = study.trials
+    assert trial.params["kind"] == best[0]
+    assert abs(trial.params["n"] - best[1]) <= 2
+    mean, _ = study.sampler.prior.optimizer().predict([trial.params])
+    assert trial.user_attrs["metakel:expected"]["value"] == pytest.approx(mean[0], rel=1e-6)
+
+
 def test_trials_side_by_side_are_spread_over_the_range_of_the_study(valley):
     study = optuna.create_study(sampler=MetaKelSampler(valley, seed=0))
     space = {"x": FloatDistribution(0.2, 0.4), "y": FloatDistribution(0.2, 0.4)}

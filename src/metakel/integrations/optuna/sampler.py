@@ -30,7 +30,7 @@ from metakel.integrations.optuna.record import (
 from metakel.integrations.optuna.search_space import (
     SourceStudies,
     chosen,
-    matching,
+    handed_out,
     narrowed,
     nearest_value,
 )
@@ -250,10 +250,11 @@ class MetaKelSampler(BaseSampler):
             else:
                 if self._strict is not None:
                     check_unchanged(param_name, value, near)
-                if near == value:
+                given = handed_out(trial, prior.space)
+                if near == value and all(given[n] == announced.get(n, given[n]) for n in given):
                     return value
-                # The range is not that of the past. The best point within it need not have the
-                # other parameters of the best point outside.
+                # The range is not that of the past, or a parameter has one value only, which the
+                # host hands out. The best point then need not have the others of the best of all.
                 with self._cache.lock:
                     again = self._choose_within(prior, study, trial, own, param_distribution)
                 return nearest_value(own, again.get(own, near), param_distribution, prior.space)
@@ -404,9 +405,8 @@ class MetaKelSampler(BaseSampler):
         trials = self._cache.read(study, trial.number)
         known = {n: d for t in trials for n, d in t.distributions.items()}
         space = narrowed(varying(prior), {**known, **trial.distributions, name: distribution})
-        # Not those that are something else in the study than in the past.
-        judged = matching(trial.distributions, prior.space)
-        given = {n: v for n, v in trial.params.items() if n in judged and n != name}
+        given = handed_out(trial, prior.space)
+        given.pop(name, None)
         return self._choose(prior, study, trial, trials, space, given)
 
     def _choose(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property, lru_cache
 from hashlib import sha256
 from math import isfinite
@@ -157,6 +158,20 @@ def matching(distributions: Mapping[str, BaseDistribution], space: Space) -> dic
     return found
 
 
+def handed_out(trial: FrozenTrial, space: Space) -> dict[str, Any]:
+    """What the parameters of a trial that a prior on ``space`` knows have been given so far.
+
+    Not those that are something else in the study than in the past.
+    """
+    known = matching(trial.distributions, space)
+    for name, distribution in trial.distributions.items():
+        if distribution.single() and name in space.free:
+            with suppress(InputError):
+                space[name].encode([trial.params[name]])
+                known[name] = space[name]
+    return {name: value for name, value in trial.params.items() if name in known}
+
+
 def joining(distributions: Mapping[str, BaseDistribution], space: Space) -> dict[str, Parameter]:
     """Parameters of a study that a prior on ``space`` does not know, and that can join its model.
 
@@ -225,6 +240,8 @@ def nearest_value(name: str, value: Any, distribution: BaseDistribution, space: 
     if isinstance(parameter, Float):  # a whole number may be near to one that is not whole
         scale = Float(name, parameter.low, parameter.high, parameter.log)
         return parameter.decode(np.clip(scale.encode([value], extrapolate=True), -1, 1))[0]
+    if isinstance(known, Categorical) and value not in parameter.choices:
+        return parameter.choices[0]  # the study leaves this one out, and no other is nearer
     return parameter.decode(parameter.encode([value]))[0]
 
 
