@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from metakel._arrays import Array
+from metakel._arrays import Array, single_blas_thread
 from metakel._codec import Functions
 from metakel.errors import ShapeError
 from metakel.kernels.base import FeatureFamily
@@ -88,8 +88,9 @@ def choose_basis(shared: Matern52ARD, pooled: Array, count: int = LANDMARKS) -> 
     return basis_at(shared, points[chosen])
 
 
+@single_blas_thread
 def basis_at(shared: Matern52ARD, landmarks: Array) -> NystromFeatures:
-    """The basis of these landmarks."""
+    """The basis of these landmarks: the same, to the last bit, for all who read a prior."""
     from scipy.linalg import solve_triangular
 
     K = shared(landmarks, landmarks)

@@ -451,6 +451,8 @@ class MetaKelSampler(BaseSampler):
                     "studies, or without strict"
                 ) from None
             write_choice(study, trial, choice)
+            if not any(t.state == TrialState.RUNNING and t.number != own for t in trials):
+                break  # who began since then knows of this trial, and no more than it
             trials = self._cache.read(study, own)
             known = {**others.announced, **{t.number: t.point for t in record}}
             meanwhile = {t.number: attempted(t) for t in trials if t.number != own}
