@@ -9,6 +9,7 @@ import pytest
 
 from metakel import History, Prior, learn_prior
 from metakel.data import Task
+from metakel.gp.factor import Factor
 from metakel.optimize.outcomes import BLOCK, MOST, NEAREST, OutputScale, outcomes, representative
 from metakel.optimize.record import Record, Trial
 from metakel.space import Float, Space
@@ -20,14 +21,18 @@ def objective(X: np.ndarray) -> np.ndarray:
     return -((X[:, 0] - 0.2) ** 2) - 0.5 * (X[:, 1] + 0.3) ** 2
 
 
-@pytest.fixture(scope="module")
-def prior() -> Prior:
+def history() -> History:
     rng, tasks = np.random.default_rng(0), []
     for _ in range(8):
         X = rng.uniform(-1, 1, (15, 2))
         y = objective(X + 0.1 * rng.standard_normal(2)) + 0.01 * rng.standard_normal(15)
         tasks.append(Task(X, y))
-    return learn_prior(History(tuple(tasks)), SPACE, certify="none")
+    return History(tuple(tasks))
+
+
+@pytest.fixture(scope="module")
+def prior() -> Prior:
+    return learn_prior(history(), SPACE, certify="none")
 
 
 def record(t: int, order: np.random.Generator | None = None) -> Record:
@@ -107,3 +112,15 @@ def test_values_that_repeat_one_point_many_times_are_taken(prior):
     mean, _ = optimizer.predict([point])
     assert mean[0] == pytest.approx(0.25, abs=0.05)
     optimizer.ask()
+
+
+@pytest.mark.parametrize("certify", ["none", "folds"])
+def test_one_more_value_is_one_more_row_also_after_the_replayed_times(certify, monkeypatch):
+    optimizer = learn_prior(history(), SPACE, certify=certify).optimizer()
+    optimizer.record = record(90)
+    optimizer.peek()
+    monkeypatch.delattr(Factor, "at_once")  # which makes all rows anew
+    for trial in record(93).trials[90:]:
+        optimizer.tell(trial.point, trial.value)
+        optimizer.peek()
+    assert optimizer.model.factor.t == 93

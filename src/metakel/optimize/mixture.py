@@ -75,7 +75,7 @@ class Mixture(Model):
     ahead : Factor, optional
         With runs without a value as fantasies.
     followed : Factor, optional
-        Given the values of the trace, where these are not the first ones in their order.
+        Given the values of the trace, where these are not all values in their order.
     """
 
     kind: ClassVar[str] = "priors.mixture"
@@ -172,10 +172,10 @@ class Mixture(Model):
             model = self._with(outcomes.first(shared), self.trace.leading(shared))
             model = replace(model, alarm=self.alarm if kept else None, followed=None)
         followed = model._following(outcomes)
-        same = followed.trace.rows == tuple(range(len(followed.trace.rows)))
-        own = followed if same else model
+        whole = followed.trace.rows == tuple(range(outcomes.t))
+        own = followed if whole else model
         found = own._with(outcomes, followed.trace)
-        found = replace(found, followed=None if same else followed.factor, alarm=model.alarm)
+        found = replace(found, followed=None if whole else followed.factor, alarm=model.alarm)
         if found.alarm is not None:
             return found
         return replace(found, alarm=alarm_after(shared, found.factor, found.prior))
