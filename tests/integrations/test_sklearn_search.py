@@ -8,6 +8,7 @@ import pytest
 
 pytest.importorskip("sklearn")
 
+from scipy.sparse import csr_matrix
 from scipy.stats import loguniform, randint, rv_discrete, uniform
 from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
@@ -280,6 +281,27 @@ def test_numbers_of_a_list_beyond_the_range_of_the_prior_are_tried_as_they_are()
     assert {found["n_estimators"] for found in far.cv_results_["params"]} == {1, 2, 5}
 
 
+def test_a_range_that_ends_beyond_that_of_the_prior_is_searched_to_its_end():
+    space = {"C": uniform(500, 4000), "gamma": randint(1, 40)}  # the library knows C to 1000
+    search = MetaKelSearchCV(SVC(), space, n_iter=8, cv=2).fit(X, y)
+    assert search.prior_.info.model == "svm"
+    assert "beyond the recorded ranges" in search.optimizer_.certificate().reason
+    found = [p["C"] for p in search.cv_results_["params"]]
+    assert 500 <= min(found) < 1000 < max(found) <= 4500
+    assert all(isinstance(p["gamma"], int) for p in search.cv_results_["params"])
+
+
+@pytest.mark.parametrize("model", [KNeighborsClassifier(), SVC(), RandomForestClassifier(20)])
+def test_sparse_features_are_searched_without_a_space(model):
+    found = MetaKelSearchCV(model, n_iter=3, cv=2).fit(csr_matrix(X), y).cv_results_
+    assert np.isfinite(found["mean_test_score"]).all()
+
+
+def test_a_parameter_without_effect_is_not_searched():
+    found = MetaKelSearchCV(KNeighborsClassifier(metric="cosine"), n_iter=2, cv=2).fit(X, y)
+    assert set(found.best_params_) == {"n_neighbors", "weights"}
+
+
 def test_a_law_of_any_kind_is_a_range_or_a_list():
     with pytest.raises(InputError, match="tells no range"):
         MetaKelSearchCV(KNeighborsClassifier(), {"p": type("Law", (), {"rvs": 1})()}).fit(X, y)
@@ -305,6 +327,21 @@ def test_an_interrupt_keeps_what_was_tried():
             X, y
         )
     assert len(search.cv_results_["params"]) == 2
+    assert search.predict(X).shape == y.shape
+
+
+def test_an_interrupt_between_two_fits_keeps_what_was_tried(monkeypatch):
+    written = []
+
+    def note(search, *line):
+        written.append(line)
+        if len(written) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(MetaKelSearchCV, "_note", note)
+    with pytest.warns(UserWarning, match="interrupted after 3 configurations"):
+        search = MetaKelSearchCV(KNeighborsClassifier(), n_iter=5, cv=3).fit(X, y)
+    assert len(search.cv_results_["params"]) == 3
     assert search.predict(X).shape == y.shape
 
 
@@ -411,6 +448,20 @@ def test_searches_that_began_with_the_library_join_it(tmp_path):
     assert MetaKelSearchCV(model, n_iter=2, cv=3, history=file).fit(X, y).prior_ is last.prior_
     alone = last.prior_.beside.library is None
     assert any("used alone" in note for note in last.prior_.info.notes) == alone
+
+
+def test_a_file_of_searches_teaches_those_of_the_same_model(tmp_path):
+    path = tmp_path / "runs.jsonl"
+
+    def searched(model, rows):
+        pipe = make_pipeline(StandardScaler(), model)
+        return MetaKelSearchCV(pipe, n_iter=3, cv=2, history=path).fit(X[rows], y[rows]).prior_
+
+    searched(LogisticRegression(), slice(0, 170))
+    other = searched(SVC(), slice(5, 175))  # both are pipelines, and both have C
+    assert other.info.tasks == library.load("svm", "accuracy").info.tasks
+    alone = MetaKelSearchCV(SVC(), n_iter=2, cv=2, history=path).fit(X, y).prior_
+    assert alone.info.runs == 3  # those of the pipeline
 
 
 def test_metadata_is_routed_to_scorers_splitters_and_models():

@@ -33,6 +33,8 @@ class Entry:
         What a fit sets beside the parameters.
     needs : dict
         Parameters that matter only where the estimator has this argument at this value.
+    dense : tuple of str
+        Parameters that sparse features leave at the value of the estimator.
     arguments : callable
         From a configuration to arguments of the estimator, where they differ.
     scaled : bool
@@ -46,6 +48,7 @@ class Entry:
     aliases: Mapping[str, str] = field(default_factory=dict)
     constants: Mapping[str, Any] = field(default_factory=dict)
     needs: Mapping[str, tuple[str, Any]] = field(default_factory=dict)
+    dense: tuple[str, ...] = ()
     arguments: Callable[[Mapping[str, Any]], dict[str, Any]] = _same
     scaled: bool = False
 
@@ -216,6 +219,8 @@ ENTRIES = {
             ("KNeighborsClassifier", "KNeighborsRegressor"),
             {"n_neighbors": 5, "weights": "uniform", "p": 2.0},
             {"k": "n_neighbors"},
+            needs={"p": ("metric", "minkowski")},
+            dense=("p",),
             scaled=True,
         ),
         Entry(

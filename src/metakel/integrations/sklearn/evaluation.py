@@ -43,7 +43,7 @@ class Evaluation:
         self._verbose, self._column = verbose, column
         self._failed: list[dict[str, Any]] = []
         self._good: dict[str, Any] = {}
-        self.done = 0
+        self.done = self.number = 0  # configurations that were fitted, and all of them
         self._best = -np.inf
 
     def __call__(self, arguments: dict[str, Any], number: int, total: int) -> float | None:
@@ -64,6 +64,7 @@ class Evaluation:
         return found
 
     def _show(self, number: int, total: int, score: float | None) -> None:
+        self.number = number
         if self._verbose != 1:
             return
         self._best = max(self._best, -np.inf if score is None else score)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.base import clone, is_classifier
 
 # Not public, but the class that searches of others derive from.
@@ -30,7 +31,9 @@ from metakel.integrations.sklearn.search_space import (
     Searched,
     as_choice,
     model_in,
+    model_name,
     searched_with,
+    wider,
 )
 from metakel.integrations.sklearn.untried import Untried
 from metakel.priors import Prior, cold_prior
@@ -146,7 +149,7 @@ class MetaKelSearchCV(BaseSearchCV):  # type: ignore[misc]
         """
         if not isinstance(self.n_iter, int | np.integer) or self.n_iter < 1:
             raise InputError(f"n_iter is {self.n_iter!r}; expected a whole number from 1")
-        self._task = _fingerprint(X, y)
+        self._task, self._sparse = _fingerprint(X, y), issparse(X)
         found: MetaKelSearchCV = super().fit(X, y, **params)
         return found
 
@@ -157,33 +160,37 @@ class MetaKelSearchCV(BaseSearchCV):  # type: ignore[misc]
         stop_at = self._reachable()
         evaluate = Evaluation(evaluate_candidates, self.cv, self.verbose, self._scored)
         untried = Untried(searched, self.optimizer_, seed)
-        self.stop_reason_ = f"all {self.n_iter} configurations were tried"
+        try:
+            self.stop_reason_ = self._tried(untried, evaluate, measure, stop_at)
+        except KeyboardInterrupt:
+            if not evaluate.done:
+                raise
+            self.stop_reason_ = f"interrupted after {evaluate.number} configurations"
+            warnings.warn(f"{self.stop_reason_}; they count", stacklevel=2)
+            return
+        evaluate.finish()
+
+    def _tried(
+        self, untried: Untried, evaluate: Evaluation, measure: Measure, stop_at: float | str | None
+    ) -> str:
+        """Try configurations; gives why it ended."""
         for number in range(self.n_iter):
             ends = self.optimizer_.stop_reason
             if stop_at is not None:
                 ends = ends or self.optimizer_.certificate().reached(stop_at)
             if ends:
-                self.stop_reason_ = ends
-                break
+                return str(ends)
             configuration = untried.next()
             if configuration is None:
-                self.stop_reason_ = f"all {number} configurations of param_space were tried"
-                break
-            arguments = searched.arguments(configuration)
-            try:
-                score = evaluate(arguments, number + 1, self.n_iter)
-            except KeyboardInterrupt:
-                if not evaluate.done:
-                    raise
-                self.stop_reason_ = f"interrupted after {number} configurations"
-                warnings.warn(f"{self.stop_reason_}; they count", stacklevel=2)
-                return
+                return f"all {number} configurations of param_space were tried"
+            arguments = untried.searched.arguments(configuration)
+            score = evaluate(arguments, number + 1, self.n_iter)
             if score is None:
                 self.optimizer_.tell(configuration, failed=True)
             else:
                 self.optimizer_.tell(configuration, measure.of(score))
             self._note(arguments, score, configuration)
-        evaluate.finish()
+        return f"all {self.n_iter} configurations were tried"
 
     def _format_results(
         self, candidates: Any, n_splits: int, out: Any, more_results: Any = None
@@ -214,7 +221,7 @@ class MetaKelSearchCV(BaseSearchCV):  # type: ignore[misc]
     def _set_up(self, measure: Measure) -> tuple[Prior, Searched, dict[str, Any]]:
         given, always = _choices(self.param_space)
         found = model_in(self.estimator)
-        past = past_runs(self.history, self._task, type(self.estimator).__name__, score_name(self))
+        past = past_runs(self.history, self._task, model_name(self.estimator), score_name(self))
         of_library = [run for run in past if "configuration" in run]
         if past and given is not None and not (of_library and self.prior is not None):
             own = learned_from(past, given, measure)
@@ -226,12 +233,12 @@ class MetaKelSearchCV(BaseSearchCV):  # type: ignore[misc]
             if given is None:
                 kind = "classification" if is_classifier(self.estimator) else "regression"
                 raise InputError(
-                    f"no prior for {type(self.estimator).__name__} with the score "
+                    f"no prior for {model_name(self.estimator)} with the score "
                     f"{score_name(self)!r}, and no param_space to search; expected one of them. "
                     f"{_in_the_library(kind)}"
                 )
             if self.prior is not None:
-                LOGGER.warning(NO_PRIOR, type(self.estimator).__name__, score_name(self), "")
+                LOGGER.warning(NO_PRIOR, model_name(self.estimator), score_name(self), "")
             names = {name: name for name in given}
             space = Space(tuple(choice.parameter for choice in given.values()))
             prior = cold_prior(space, measure.metric, minimize=measure.minimize)
@@ -241,11 +248,14 @@ class MetaKelSearchCV(BaseSearchCV):  # type: ignore[misc]
             prior = joined_with(prior, past, entry, measure)
         prefix = found[0] if found is not None and entry is not OWN_NAMES else ""
         model = clone(self.estimator).set_params(**always)
-        searched, space, new = searched_with(prior, entry, prefix, given, model)
+        searched, space, new = searched_with(
+            prior, entry, prefix, given, model, sparse=self._sparse
+        )
         searched = replace(searched, always=always)
         options: dict[str, Any] = {"fixed": dict(searched.held), "new": new}
         if any(p != prior.space[p.name] for p in space.parameters):
             options["space"] = space
+            options["extrapolate"] = any(wider(p, prior.space[p.name]) for p in space.parameters)
         return prior, searched, options
 
     def _prior(self, found: Any, measure: Measure) -> Prior | None:
@@ -270,7 +280,7 @@ class MetaKelSearchCV(BaseSearchCV):  # type: ignore[misc]
         other = library.load(cards[0].name, cards[0].metric)
         cold = cold_prior(other.space, measure.metric, minimize=measure.minimize)
         about = f" over the ranges of {cards[0].name}, by {cards[0].metric} at first"
-        LOGGER.warning(NO_PRIOR, type(self.estimator).__name__, score_name(self), about)
+        LOGGER.warning(NO_PRIOR, model_name(self.estimator), score_name(self), about)
         first = other.info.tried_first
         return replace(cold, info=replace(cold.info, model=cards[0].name, tried_first=first))
 
@@ -283,7 +293,7 @@ class MetaKelSearchCV(BaseSearchCV):  # type: ignore[misc]
             return
         line = {
             "task": self._task,
-            "estimator": type(self.estimator).__name__,
+            "estimator": model_name(self.estimator),
             "score_name": score_name(self),
             "score": score,
             "parameters": {n: v if _plain(v) else repr(v) for n, v in arguments.items()},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import inf, isfinite, nan
+from math import ceil, floor, inf, isfinite, nan
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,14 @@ def model_in(estimator: Any) -> tuple[str, Entry] | None:
         if found is not None:
             return f"{step}__{found[0]}", found[1]
     return None
+
+
+def model_name(estimator: Any) -> str:
+    """What a history calls a model: its class, of a pipeline that of its last step."""
+    name = type(estimator).__name__
+    for _, inner in _inside(estimator):
+        return model_name(inner) if hasattr(estimator, "steps") else f"{name}({model_name(inner)})"
+    return name
 
 
 def _inside(estimator: Any) -> list[tuple[str, Any]]:
@@ -198,7 +206,13 @@ OWN = "own "  # before the name of a parameter that the prior knows with other v
 
 
 def searched_with(
-    prior: Prior, entry: Entry, prefix: str, given: Mapping[str, Choice] | None, estimator: Any
+    prior: Prior,
+    entry: Entry,
+    prefix: str,
+    given: Mapping[str, Choice] | None,
+    estimator: Any,
+    *,
+    sparse: bool,
 ) -> tuple[Searched, Space, tuple[Parameter, ...]]:
     """A search with a prior of the library: its space, and parameters that the prior lacks."""
     known = {name: prior.space[name] for name in prior.space.free}
@@ -209,6 +223,7 @@ def searched_with(
             for name, (argument, value) in entry.needs.items()
             if set_to.get(f"{prefix}{argument}") != value
         ]
+        idle += entry.dense if sparse else ()
         given = {f"{prefix}{name}": Choice(p) for name, p in known.items() if name not in idle}
     choices, names, new = {}, {}, []
     for name, choice in given.items():
@@ -253,10 +268,16 @@ _OTHER = Float("another parameter", 0.0, 1.0)
 
 
 def within(known: Parameter, wanted: Parameter) -> Parameter | None:
-    """The range that is wanted, as far as the prior knows it; None where it is another thing."""
+    """The range that is wanted, on the scale of the prior; None where it is another thing."""
     if isinstance(known, Float) and isinstance(wanted, Float):
-        low, high = max(known.low, wanted.low), min(known.high, wanted.high)
-        return known.between(low, high) if low < high else None
+        if not max(known.low, wanted.low) < min(known.high, wanted.high):
+            return None
+        whole = isinstance(known, Integer) or isinstance(wanted, Integer)
+        low = known.low if known.log and wanted.low <= 0 else wanted.low
+        ends = (ceil(low), floor(wanted.high)) if whole else (low, wanted.high)
+        if whole and not isinstance(known, Integer):
+            known = Integer(known.name, ends[0], ends[1], log=known.log)
+        return replace(known, low=ends[0], high=ends[1]) if ends[0] < ends[1] else None
     if isinstance(known, Categorical) and isinstance(wanted, Categorical | Fixed):
         values = wanted.choices or (wanted.value,)  # type: ignore[union-attr]
         left = tuple(v for v in known.values if v in values)
@@ -264,6 +285,13 @@ def within(known: Parameter, wanted: Parameter) -> Parameter | None:
             return None
         return Categorical(known.name, left) if len(left) > 1 else Fixed(known.name, left[0])
     return None
+
+
+def wider(wanted: Parameter, known: Parameter) -> bool:
+    """Whether a range goes beyond that of the prior."""
+    if not (isinstance(wanted, Float) and isinstance(known, Float)):
+        return False
+    return wanted.low < known.low or wanted.high > known.high
 
 
 def held_value(estimator: Any, prefix: str, entry: Entry, known: Parameter) -> Any:

@@ -25,14 +25,14 @@ class Untried:
     """
 
     def __init__(self, searched: Searched, optimizer: Optimizer, seed: int) -> None:
-        self._searched, self._optimizer = searched, optimizer
+        self.searched, self._optimizer = searched, optimizer
         self._tried: set[str] = set()
         self._rng = np.random.default_rng(seed)
 
     def next(self) -> dict[str, Any] | None:
         """The next configuration; None if there is none left."""
         asked = self._optimizer.ask()
-        found = self._searched.settled(asked)
+        found = self.searched.settled(asked)
         if found == asked and self._key(found) not in self._tried:
             self._tried.add(self._key(found))
             return found
@@ -43,7 +43,7 @@ class Untried:
         return chosen
 
     def _key(self, configuration: Mapping[str, Any]) -> str:
-        return repr(sorted(self._searched.arguments(configuration).items()))
+        return repr(sorted(self.searched.arguments(configuration).items()))
 
     def _most_promising(self) -> dict[str, Any] | None:
         left = {self._key(found): found for found in self._possible()}
@@ -56,7 +56,7 @@ class Untried:
 
     def _possible(self) -> Iterator[dict[str, Any]]:
         """All of them where they are few, otherwise some that are drawn."""
-        domain, searched = self._optimizer.domain, self._searched
+        domain, searched = self._optimizer.domain, self.searched
         values = [choice.possible for choice in searched.choices.values()]
         finite = [found for found in values if found is not None]
         related = isinstance(domain, SearchSpace) and domain.model_space.conditions
