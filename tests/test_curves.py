@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from metakel import library
-from metakel.curves import CurveModel
+from metakel.curves import CurveModel, _needed, _on_grid
 from metakel.errors import InputError
 
 STEPS = 20
@@ -25,18 +25,19 @@ def task(rng, n=25, noise=0.02, sign=1.0):
 
 def played(model, curves):
     """Steps made, and whether the best run was stopped."""
-    finals = [c[STEPS] for c in curves]
+    last = max(curves[0])
+    finals = [c[last] for c in curves]
     best = int(np.argmin(finals) if model.minimize else np.argmax(finals))
     seen, made = [], 0
     for curve in curves:
         part = {}
         for step in sorted(curve):
             part[step] = curve[step]
-            if step < STEPS and model.decide(part, seen):
+            if step < last and model.decide(part, seen):
                 break
         made += max(part)
         seen.append(part)
-    return made / (STEPS * len(curves)), max(seen[best]) < STEPS
+    return made / (last * len(curves)), max(seen[best]) < last
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +61,25 @@ def test_a_margin_of_zero_breaks_the_promise(past):
     careless = replace(model, margins=np.zeros(30), surprises=np.full(30, np.inf))
     rng = np.random.default_rng(1)
     assert sum(played(careless, task(rng))[1] for _ in range(30)) > 6
+
+
+@pytest.mark.parametrize("steps", [12, 13, 27, 90])
+def test_the_best_run_is_not_stopped_where_the_margin_is_what_it_needs(past, steps):
+    """What decides is what was calibrated, whatever the number of steps."""
+
+    def drawn(rng):
+        return [
+            {i + 1: float(np.interp(i / (steps - 1), np.linspace(0, 1, STEPS), [*c.values()]))
+            for i in range(steps)}
+            for c in task(rng)
+        ]  # fmt: skip
+
+    model = CurveModel.learn([drawn(np.random.default_rng(s)) for s in range(25)], minimize=True)
+    for seed in range(100, 130):
+        curves = drawn(np.random.default_rng(seed))
+        margin = _needed(_on_grid(curves, -1.0), model.gains, 0.0) + 1e-9
+        just = replace(model, margins=np.full(25, margin), surprises=np.full(25, np.inf))
+        assert not played(just, curves)[1]
 
 
 def test_a_maximum_is_a_minimum_turned_round(past):
@@ -224,3 +244,33 @@ def test_pruned_trials_of_the_present_study_count_by_their_expected_end(past):
         for found in (with_model, without)
     ]
     assert off[0] < off[1]
+
+
+def test_the_pruner_says_once_where_no_trial_is_as_long_as_those_of_the_past(past, caplog):
+    optuna = pytest.importorskip("optuna")
+    from metakel.integrations.optuna import MetaKelPruner
+
+    def studied(stretch, **options):
+        pruner = MetaKelPruner(model=CurveModel.learn(past, minimize=True), **options)
+        study = optuna.create_study(pruner=pruner)
+        for curve in task(np.random.default_rng(13)):
+            trial = study.ask({"x": optuna.distributions.FloatDistribution(0, 1)})
+            steps = int(STEPS * stretch)
+            for step in range(steps):
+                trial.report(curve[1 + int(step / stretch)], step)
+                if trial.should_prune():
+                    study.tell(trial, state=optuna.trial.TrialState.PRUNED)
+                    break
+            else:
+                study.tell(trial, curve[STEPS])
+        return [t.state.name == "PRUNED" for t in study.trials]
+
+    # Twice as many steps are noticed by themselves, half as many are said.
+    assert studied(2) == studied(2, n_steps=2 * STEPS)
+    assert "n_steps=" not in caplog.text
+    assert not any(studied(0.5))
+    assert caplog.text.count("n_steps= says how many") == 1
+    assert any(studied(0.5, n_steps=STEPS // 2))
+    for wrong in ({"delta": 1.5}, {"tolerance": -1}):
+        with pytest.raises(InputError, match=next(iter(wrong))):
+            MetaKelPruner([], **wrong)

@@ -61,6 +61,8 @@ class Decision:
         Of its last value; infinite where nothing is known yet.
     reason : str
         Why it is stopped, or why it is not.
+    never : bool
+        Whether that holds for all runs of the task from now on.
     """
 
     stop: bool
@@ -68,6 +70,7 @@ class Decision:
     low: float
     high: float
     reason: str
+    never: bool = False
 
     def __bool__(self) -> bool:
         return self.stop
@@ -128,10 +131,7 @@ class CurveModel:
             Values by step. Runs that were stopped early, and values that are not finite, are left
             out of what is learned.
         """
-        if not 0 < delta < 1:
-            raise InputError(f"delta is {delta}; expected a number between 0 and 1")
-        if not (is_number(tolerance) and tolerance >= 0):
-            raise InputError(f"tolerance is {tolerance!r}; expected a number >= 0")
+        check_risk(delta, tolerance)
         sign = -1.0 if minimize else 1.0
         lengths = [max(curve) for task in tasks for curve in task if curve]
         if not lengths:
@@ -168,8 +168,7 @@ class CurveModel:
 
     def at(self, delta: float, tolerance: float | None = None) -> CurveModel:
         """The same model with another probability that the best run is stopped."""
-        if not 0 < delta < 1:
-            raise InputError(f"delta is {delta}; expected a number between 0 and 1")
+        check_risk(delta, 0.0 if tolerance is None else tolerance)
         if tolerance not in (None, self.tolerance):
             raise InputError(
                 f"tolerance is {tolerance}, but margins were calibrated for {self.tolerance:g}; "
@@ -200,12 +199,12 @@ class CurveModel:
             Of the whole run; by default as usual in the past.
         """
         sign = -1.0 if self.minimize else 1.0
-        place = self._place(curve, steps)
+        u = self._place(curve, steps)
         scale = _spread(self._starts(earlier, steps))
-        if place is None or not isfinite(scale):
+        if u is None or not isfinite(scale):
             return np.nan, inf
-        value, trend = self._seen(curve, place)
-        intercept, slope, off = self.usual[:, place[1]]
+        value, trend = self._seen(curve, u, steps)
+        intercept, slope, off = self.usual[:, u]
         return sign * float(value + intercept * scale + slope * trend), float(off * scale)
 
     def decide(self, curve: Curve, earlier: Sequence[Curve], steps: int | None = None) -> Decision:
@@ -227,8 +226,8 @@ class CurveModel:
         contradicted = cache(lambda: self.contradicted(earlier, steps))
 
         def decided(curve: Curve) -> Decision:
-            place = self._place(curve, steps)
-            if place is None:
+            u = self._place(curve, steps)
+            if u is None:
                 return _unsure("too few steps to tell")
             if self._ended(curve, steps):
                 return _unsure("it has made all its steps")
@@ -236,17 +235,18 @@ class CurveModel:
                 return _unsure(f"fewer than {FEWEST_RUNS} earlier runs to compare with")
             if not isfinite(margin):
                 tasks = len(self.margins)
-                return _unsure(f"{tasks} past tasks cannot vouch at delta = {self.delta:g}")
-            value, trend = self._seen(curve, place)
-            size = float(self.gains[place[1]] * _pace(trend, scale))
-            intercept, slope, _ = self.usual[:, place[1]]
+                reason = f"{tasks} past tasks cannot vouch at delta = {self.delta:g}"
+                return _unsure(reason, never=True)
+            value, trend = self._seen(curve, u, steps)
+            size = float(self.gains[u] * _pace(trend, scale))
+            intercept, slope, _ = self.usual[:, u]
             expected = float(value + intercept * scale + slope * trend)
             most = value + margin * size
             least = min(expected - margin * size, most)
             ends = sorted((sign * least, sign * most))
             stop = bool(most < best - self.tolerance * scale)
             if stop and contradicted():
-                return _unsure("curves of this task contradict those of the past")
+                return _unsure("curves of this task contradict those of the past", never=True)
             reason = (
                 f"at best {sign * most:.4g} is to be expected, and {sign * best:.4g} was reached"
                 if stop
@@ -270,42 +270,31 @@ class CurveModel:
         rank = min(ceil((1 - FALSE_ALARM) * (len(self.surprises) + 1)), len(self.surprises))
         return _surprise(curves, self.gains, scale) > float(self.surprises[rank - 1])
 
-    def _seen(self, curve: Curve, place: tuple[int, int]) -> tuple[float, float]:
+    def _seen(self, curve: Curve, u: int, steps: int | None) -> tuple[float, float]:
         """The value so far, and what the last half of the steps gained."""
-        sign, step = -1.0 if self.minimize else 1.0, place[0]
-        halfway = max((s for s in curve if s <= step / 2), default=min(curve))
-        value = sign * float(curve[step])
-        return value, value - sign * float(curve[halfway])
+        sign, steps = -1.0 if self.minimize else 1.0, steps or self.steps
+        value = sign * _value_at(curve, u, steps)
+        return value, value - sign * _value_at(curve, HALVES[u], steps)
 
     def _starts(self, earlier: Sequence[Curve], steps: int | None) -> Array:
         """(n, 1) values of runs after the first share of their steps, which every run makes."""
         sign, total = -1.0 if self.minimize else 1.0, steps or self.steps
-        firsts = []
-        for curve in earlier:
-            known = [step for step in curve if step <= FIRST * total * (1 + 1e-9)] or [
-                min(curve, default=0)
-            ]
-            value = curve.get(max(known), np.nan)
-            if is_number(value) and isfinite(value) and max(curve) >= FIRST * total:
-                firsts.append([sign * float(value)])
-        return np.array(firsts).reshape(-1, 1)
+        made = [curve for curve in earlier if curve and max(curve) >= FIRST * total]
+        firsts = [sign * _value_at(curve, START, total) for curve in made]
+        return np.array([value for value in firsts if isfinite(value)]).reshape(-1, 1)
 
     def _ended(self, curve: Curve, steps: int | None) -> bool:
         return bool(curve) and max(curve) >= (steps or self.steps) and _finite(curve)
 
-    def _place(self, curve: Curve, steps: int | None) -> tuple[int, int] | None:
-        """The last share of the grid that is reached, and the step of its value.
+    def _place(self, curve: Curve, steps: int | None) -> int | None:
+        """The last share of the grid that is reached.
 
         What happened after it says nothing yet: margins were calibrated at the shares of the grid.
         """
         if not curve or not _finite(curve):
             return None
-        total = steps or self.steps
-        u = min(int(GRID * max(curve) / total + 1e-9), GRID) - 1
-        if u < START:
-            return None
-        known = [step for step in curve if step <= (u + 1) / GRID * total * (1 + 1e-9)]
-        return (max(known), u) if known else None
+        u = min(int(GRID * max(curve) / (steps or self.steps) + 1e-9), GRID) - 1
+        return u if u >= START else None
 
     def save(self, path: Any) -> None:
         """Write one versioned JSON file."""
@@ -322,6 +311,14 @@ class CurveModel:
             f"CurveModel({len(self.margins)} tasks, {self.steps} steps, delta={self.delta:g}, "
             f"margin={self.margin:.3g})"
         )
+
+
+def check_risk(delta: Any, tolerance: Any) -> None:
+    """Refuse what is no probability, or no tolerance."""
+    if not (is_number(delta) and 0 < delta < 1):
+        raise InputError(f"delta is {delta!r}; expected a number between 0 and 1")
+    if not (is_number(tolerance) and tolerance >= 0):
+        raise InputError(f"tolerance is {tolerance!r}; expected a number >= 0")
 
 
 def from_one(values: Curve) -> dict[int, float]:
@@ -349,8 +346,8 @@ def _number(value: Any, step: int) -> float:
     return float(found)
 
 
-def _unsure(reason: str) -> Decision:
-    return Decision(False, np.nan, -inf, inf, reason)
+def _unsure(reason: str, *, never: bool = False) -> Decision:
+    return Decision(False, np.nan, -inf, inf, reason, never)
 
 
 def _finite(curve: Curve) -> bool:
@@ -358,9 +355,15 @@ def _finite(curve: Curve) -> bool:
     return all((type(v) is float or is_number(v)) and isfinite(v) for v in curve.values())
 
 
+def _value_at(curve: Curve, u: int, total: int) -> float:
+    """The last value that is known after a share of the steps, and the first where none is."""
+    known = [step for step in curve if step <= SHARES[u] * total]
+    value = curve[max(known, default=min(curve))]
+    return float(value) if is_number(value) else nan
+
+
 def _on_grid(task: Sequence[Curve], sign: float) -> Array:
     """(n, GRID) values of whole curves after each share of their own steps; larger is better."""
-    shares = np.arange(1, GRID + 1) / GRID
     rows = []
     for curve in task:
         if len(curve) < 2 or not _finite(curve):
@@ -368,12 +371,13 @@ def _on_grid(task: Sequence[Curve], sign: float) -> Array:
         steps = np.array(sorted(curve), dtype=np.float64)
         values = sign * np.array([float(curve[int(step)]) for step in steps])
         # The last value that is known after a share of the steps; none is looked ahead of.
-        places = np.searchsorted(steps, shares * steps[-1], side="right") - 1
+        places = np.searchsorted(steps, SHARES * steps[-1], side="right") - 1
         rows.append(values[np.maximum(places, 0)])
     return np.array(rows).reshape(-1, GRID)
 
 
 START = ceil(FIRST * GRID) - 1
+SHARES = np.arange(1, GRID + 1) / GRID * (1 + 1e-9)  # a whole step is not missed by rounding
 HALVES = np.maximum(np.arange(1, GRID + 1) // 2 - 1, 0)
 
 

@@ -259,7 +259,7 @@ class _Stopper:
 
         def decide(curve: Curve) -> Decision:
             found = decided(curve)
-            if not found and ("contradict" in found.reason or "vouch" in found.reason):
+            if found.never:
                 if found.reason not in self._said:
                     note(f"nothing is ended early, as {found.reason}")
                 self._said.add(found.reason)

@@ -11,7 +11,7 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from metakel import library
-from metakel.curves import CurveModel, from_one
+from metakel.curves import CurveModel, check_risk, from_one
 from metakel.errors import InputError
 
 LOGGER = logging.getLogger("metakel")
@@ -33,7 +33,8 @@ class MetaKelPruner(BasePruner):
         Learned before (`metakel.curves.CurveModel.learn`), its path, or the name of a model in
         `metakel.library`, such as "lightgbm"; instead of source_studies.
     n_steps : int, optional
-        How many steps a whole trial reports; by default as usual in the past.
+        How many steps a whole trial reports; by default as usual in the past, or as the longest
+        trial of the study before it.
     delta : float
         Probability with which the best trial of a study may be pruned.
     tolerance : float
@@ -58,6 +59,7 @@ class MetaKelPruner(BasePruner):
     ) -> None:
         if (source_studies is None) == (model is None):
             raise InputError("expected either source_studies or model")
+        check_risk(delta, tolerance)
         if source_studies is not None:
             model = _learned(source_studies, delta, tolerance)
         elif not isinstance(model, CurveModel):
@@ -74,15 +76,24 @@ class MetaKelPruner(BasePruner):
         model.check_goal(goal, f"study {study.study_name!r}")
         states = (TrialState.COMPLETE, TrialState.PRUNED)
         trials = study.get_trials(deepcopy=False, states=states)
-        earlier = [from_one(t.intermediate_values) for t in trials if t.number < trial.number]
-        found = model.decide(from_one(trial.intermediate_values), earlier, self._n_steps)
-        if not found.stop and ("contradict" in found.reason or "vouch" in found.reason):
-            if found.reason not in self._said:
-                LOGGER.warning("study %r: nothing is pruned, as %s", study.study_name, found.reason)
-            self._said.add(found.reason)
+        before = [t for t in trials if t.number < trial.number]
+        earlier = [from_one(t.intermediate_values) for t in before]
+        made = [max(curve, default=0) for curve in earlier]
+        steps = self._n_steps or max(model.steps, *made, 0)
+        found = model.decide(from_one(trial.intermediate_values), earlier, steps)
+        if found.never:
+            self._say(study, found.reason)
+        elif sum(t.state == TrialState.COMPLETE for t in before) > 1 and max(made) < steps:
+            self._say(study, f"no trial made {steps} steps; n_steps= says how many a whole one has")
         if found.stop:
             LOGGER.info("trial %d is pruned: %s", trial.number, found.reason)
         return found.stop
+
+    def _say(self, study: Study, reason: str) -> None:
+        """Why nothing is pruned, once."""
+        if reason not in self._said:
+            LOGGER.warning("study %r: nothing is pruned, as %s", study.study_name, reason)
+        self._said.add(reason)
 
 
 def curves_of(study: Study) -> CurveModel | None:
