@@ -123,6 +123,9 @@ def test_every_door_takes_the_name(tmp_path, monkeypatch, capsys):
     assert [e["event"] for e in events] == ["complete"] * 3 + ["finished"]
     assert events[0]["configuration"]["weights"] == "uniform", "left out of the command: default"
     assert events[0]["configuration"]["k"] > 0
+    # As the command says what comes next, whose parameters have the names of the journal.
+    assert "k" in run("suggest", "library:knn", "--journal", "run.jsonl").splitlines()[0].split()
+    assert "report.html" in run("report", "library:knn", "--journal", "run.jsonl")
 
 
 def test_the_sampler_takes_the_name_in_any_spelling():

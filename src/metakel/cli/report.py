@@ -12,8 +12,7 @@ from metakel._files import writing
 from metakel.cli.console import Json, emit, refuse_overwriting, say
 from metakel.cli.safe import source_of_journal
 from metakel.cli.show import PriorPath
-from metakel.cli.suggest import CandidatesPath, JournalPath, read_candidates
-from metakel.library import as_prior
+from metakel.cli.suggest import CandidatesPath, JournalPath, prior_of, read_candidates
 from metakel.report import replay_journal, write_report
 from metakel.tuner import Store
 
@@ -30,7 +29,7 @@ def report(
     With --json: report (the path of the page) and bytes (its size).
     """
     refuse_overwriting(out, prior, journal, candidates)
-    known = as_prior(prior)
+    known = prior_of(prior, journal)
     listed = read_candidates(candidates, known.space)
     run = (
         None

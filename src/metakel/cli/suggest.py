@@ -26,7 +26,7 @@ from metakel.errors import Hint, InputError, first_of
 from metakel.io.cleaning import MISSING, normalised
 from metakel.io.excel import read_sheet
 from metakel.io.outputs import NOT_DONE, UNFINISHED
-from metakel.library import as_prior
+from metakel.library import as_prior, spelled
 from metakel.optimize import Reasons, Trial
 from metakel.optimize.model import NothingToAsk
 from metakel.priors import Prior
@@ -134,7 +134,7 @@ def suggest(
     With --json: a list with number, configuration, mean, sd, low, high and why; mean and sd are
     what the model that chose it expects to be measured.
     """
-    known = as_prior(prior)
+    known = prior_of(prior, journal)
     held = assignments(known.space, given) if given else None
     source = with_limits(known, limit, start)
     options: dict[str, Any] = {
@@ -262,6 +262,15 @@ def _as_json(trial: Trial, why: Reasons) -> dict[str, Any]:
         "high": expected.high,
         "why": str(why),
     }
+
+
+def prior_of(path: Path, journal: Path | None) -> Prior:
+    """A prior; one of the library spells its parameters as the journal does."""
+    known = as_prior(path)
+    if journal is None or not journal.exists():
+        return known
+    begun = Store.open(journal).header.get("space") or {}
+    return spelled(known, tuple(found["name"] for found in begun.get("parameters", ())))
 
 
 def open_tuner(
