@@ -48,6 +48,18 @@ def test_a_run_is_one_row_and_counts_by_its_end(first):
     assert CurveModel.learn(list(history.curves.values()), minimize=True).steps == STEPS
 
 
+def test_rows_of_a_run_may_be_in_any_order():
+    found = list(rows())
+    drawn = np.random.default_rng(1).permutation(len(found))
+    usual = read(found)
+    for order in (found[::-1], [found[i] for i in drawn], sorted(found, key=lambda r: r["epoch"])):
+        other = read(order)
+        for name, curves in usual.curves.items():
+            assert sorted(map(str, other.curves[name])) == sorted(map(str, curves))
+        for one, two in zip(usual, sorted(other, key=lambda task: task.name), strict=True):
+            np.testing.assert_allclose(np.sort(two.y), np.sort(one.y))
+
+
 def test_a_run_that_was_stopped_early_is_neither_lost_nor_final():
     history, whole = read(rows()), read(rows(early=False))
     assert history.sizes.tolist() == [14] * 6

@@ -113,8 +113,9 @@ def folded(
     """One row per run: its last value, or the end that is expected where it was stopped early.
 
     Rows of a run are equal in all columns but the step and the output, or in task and ``inputs``
-    where these are named; a step that does not grow begins another run. A run was stopped early if
-    the longest run of its task made more steps. Those whose end cannot be predicted are left out.
+    where these are named, in any order; where a step comes twice, one that does not grow begins
+    another run. A run was stopped early if the longest run of its task made more steps. Those whose
+    end cannot be predicted are left out.
     """
     if step not in source.columns:
         raise InputError(f"no column {step!r} of steps; found {', '.join(source.columns)}")
@@ -166,12 +167,7 @@ def _runs(source: Table, step: str, names: Collection[str]) -> list[_Run]:
     keys = [source.columns[name].keys().tolist() for name in names]
     steps, values = (source.columns[name].tolist() for name in (step, source.output))
     tasks = source.columns[source.task].tolist()
-    open_runs: dict[tuple[Any, ...], tuple[int, dict[int, float]]] = {}
-    found: list[_Run] = []
-
-    def close(first: int, curve: dict[int, float]) -> None:
-        found.append(_Run(first, tasks[first], from_one(curve)))
-
+    rows: dict[tuple[Any, ...], list[tuple[int, int, float]]] = {}
     for row, (at, value, task) in enumerate(zip(steps, values, tasks, strict=True)):
         if task is None or at is None:
             continue
@@ -180,14 +176,21 @@ def _runs(source: Table, step: str, names: Collection[str]) -> list[_Run]:
                 f"{source.place(row)}: the step is {at!r}; expected a whole number >= 0"
             )
         key = tuple(column[row] for column in keys)
-        first, curve = open_runs.get(key, (row, {}))
-        if curve and at <= max(curve):
-            close(first, curve)
-            first, curve = row, {}
         number = float(value) if is_number(value) else nan
-        open_runs[key] = first, {**curve, int(at): number}
-    for first, curve in open_runs.values():
-        close(first, curve)
+        rows.setdefault(key, []).append((row, int(at), number))
+    found: list[_Run] = []
+    for own in rows.values():
+        begins, curve, once = (
+            own[0][0],
+            dict[int, float](),
+            len({at for _, at, _ in own}) == len(own),
+        )
+        for row, at, number in own:
+            if not once and curve and at <= max(curve):
+                found.append(_Run(begins, tasks[begins], from_one(curve)))
+                begins, curve = row, {}
+            curve[at] = number
+        found.append(_Run(begins, tasks[begins], from_one(dict(sorted(curve.items())))))
     if not found:
         raise InputError(f"{source.name} has no row with a task and a step {step!r}")
     return sorted(found, key=lambda run: run.row)
