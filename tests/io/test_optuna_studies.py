@@ -5,11 +5,12 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 
+import numpy as np
 import pytest
 
 from metakel import InputError, learn_prior
 from metakel.data import History
-from metakel.integrations.optuna import Studies
+from metakel.integrations.optuna import MetaKelSampler, Studies
 from metakel.io.merge import merge_parameter
 from metakel.space import Categorical, Condition, Fixed, Float, Integer, Ordinal
 
@@ -251,3 +252,31 @@ def test_new_names_that_no_study_can_take_are_refused():
         History.from_optuna(Studies(past, rename={"X": "x"}))
     with pytest.raises(InputError, match="expected a dict of new names"):
         History.from_optuna(Studies(past, rename=["x"]))
+
+
+def test_one_parameter_under_two_names_is_renamed_where_studies_have_it():
+    called = [optuna.create_study() for _ in range(3)]
+    for k, study in enumerate(called):
+        name = "lr" if k else "learning_rate"
+        study.optimize(lambda t, name=name: t.suggest_float(name, 0, 1), n_trials=4)
+    history = History.from_optuna(called, rename={"learning_rate": "lr"})
+    assert (history.m, history.space.names) == (3, ("lr",))
+    chosen = Studies(called[:2], rename={"learning_rate": "rate"})
+    assert History.from_optuna(chosen, rename={"lr": "rate"}).space.names == ("rate",)
+
+
+def test_a_sum_that_all_past_trials_keep_is_kept_by_the_sampler_unless_it_is_told_otherwise():
+    parts = {name: optuna.distributions.FloatDistribution(0, 100) for name in "abc"}
+    rng, past = np.random.default_rng(0), [optuna.create_study() for _ in range(4)]
+    for study in past:
+        for x in np.round(100 * rng.dirichlet([2, 2, 2], 10), 1):
+            params = {"a": float(x[0]), "b": float(x[1]), "c": float(round(100 - x[0] - x[1], 1))}
+            value = (x[0] - 30) ** 2
+            trial = optuna.trial.create_trial(params=params, distributions=parts, value=value)
+            study.add_trial(trial)
+    assert [str(total) for total in History.from_optuna(past).space.sums] == ["a + b + c = 100"]
+    for sums, kept in ((None, True), ([], False)):
+        study = optuna.create_study(sampler=MetaKelSampler(past, seed=0, sums=sums))
+        study.optimize(lambda t: sum(t.suggest_float(n, 0, 100) for n in "abc"), n_trials=3)
+        totals = [trial.value for trial in study.trials]
+        assert (totals == pytest.approx([100] * 3)) is kept

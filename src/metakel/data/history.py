@@ -17,6 +17,7 @@ from metakel.data.merge import merged, numbered
 from metakel.data.task import Task, check_given
 from metakel.errors import InputError, ShapeError, first_of
 from metakel.io.columns import grouped, is_missing
+from metakel.io.optuna import Studies
 from metakel.io.propose import proposal
 from metakel.io.read import assemble
 from metakel.space import Space
@@ -200,13 +201,19 @@ class History:
         return cls.from_table(found, **options)
 
     @classmethod
-    def from_optuna(cls, source: Any, **options: Any) -> History:
+    def from_optuna(
+        cls, source: Any, *, rename: Mapping[str, str] | None = None, **options: Any
+    ) -> History:
         """Completed trials of Optuna studies, each a task: a storage, a study or several.
 
         The direction is that of the studies, and the space theirs: of the parameters that all
         studies have. ``inputs`` and ``defaults`` say otherwise; a note names what is left out.
-        Options as for `from_frame`.
+        ``rename`` makes one of parameters that studies call differently. Options as for
+        `from_frame`.
         """
+        if rename is not None:
+            chosen = source if isinstance(source, Studies) else Studies(source)
+            source = replace(chosen, rename={**chosen.rename, **rename})
         return cls.from_table(io.read_optuna(source), **options)
 
     @classmethod

@@ -66,7 +66,7 @@ def read_outputs(
     found = [n for n in others if is_status(n, source.columns[n])]
     statuses = found if schema.roles.status is None else [schema.roles.status]
     empty = int((column.missing & (labels.codes >= 0)).sum())
-    if empty and not statuses:
+    if empty and not statuses and source.space is None:  # else a program has written it
         notes.append(
             f"{schema.roles.output} is empty in {empty} {'row' if empty == 1 else 'rows'}, counted "
             "as runs that failed: leave out runs that are still open"

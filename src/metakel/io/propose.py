@@ -63,7 +63,9 @@ def proposal(source: Table, **options: Any) -> tuple[Schema, Rows]:
     schema, notes, later = Schema.of(source, **options), list(source.notes), list[str]()
     prepared = prepare(source, schema, notes, later)
     table = prepared.table
-    if source.space is not None and schema.space is source.space:
+    recorded = source.space is not None and schema.space is source.space
+    if recorded:
+        assert source.space is not None
         space = recorded_space(table, source.space, source.conflicts, notes)
         schema = replace(schema, space=space)
         table = replace(table, schema=schema)
@@ -74,6 +76,8 @@ def proposal(source: Table, **options: Any) -> tuple[Schema, Rows]:
     if schema.space is None:
         space = _inferred(rows, schema, notes)
         schema = replace(schema, space=space, categories=(), log=None)
+    elif recorded and schema.sums is None and schema.space is not None:
+        schema = replace(schema, space=_with_sums(schema.space, rows.cells, notes))
     notes += _odd(rows) + _two_names(table)
     if schema.sums is not None and schema.space is not None:
         space = replace(schema.space, sums=()).summing(schema.sums)

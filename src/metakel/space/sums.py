@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metakel._arrays import Array, is_number
-from metakel.errors import InputError
+from metakel.errors import Hint, InputError
 from metakel.space.parameters import Float, Parameter
 from metakel.space.text import quantity
 
@@ -205,7 +205,8 @@ class Polytope:
             ranges = ", ".join(f"{p.name} from {p.low:g} to {p.high:g}" for p in chosen)
             raise InputError(
                 f"no configuration keeps {' and '.join(map(str, space.sums))} with {ranges}"
-                + (f" and {_listed(held, *space.sums)}" if held else "")
+                + (f" and {_listed(held, *space.sums)}" if held else ""),
+                Hint("allow others", "wider ranges, or sums=[]", "learn --sum none"),
             )
         return cls(chosen, theirs, columns, A, b, G, h, centre)
 

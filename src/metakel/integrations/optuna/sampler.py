@@ -100,7 +100,7 @@ class MetaKelSampler(BaseSampler):
     sums : sequence of str, optional
         Sums of parameters that every trial keeps, as in ``"a + b + c = 1"`` or
         ``"layers + 2 heads <= 16"``. All parameters of a sum are suggested in every trial, with
-        their whole ranges.
+        their whole ranges. By default those that hold in all past trials; an empty list for none.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class MetaKelSampler(BaseSampler):
         strict: bool = False,
         start: Sequence[Mapping[str, Any]] | None = None,
         delta: float = 0.1,
-        sums: Sequence[str] = (),
+        sums: Sequence[str] | None = None,
     ) -> None:
         library = str(prior) if isinstance(prior, str) and source_studies is not None else None
         if library is not None and library.removeprefix("library:").partition(":")[0] in ENTRIES:
@@ -147,7 +147,7 @@ class MetaKelSampler(BaseSampler):
             raise InputError(
                 "output_range, log_output: they are learned; a prior has its own range"
             )
-        self._sums, self._seed = tuple(sums), seed
+        self._sums, self._seed = None if sums is None else tuple(sums), seed
         self._known = self._past is None
         self._learned: Prior | None = None
         self._prior = self._summing(prior)
@@ -176,9 +176,10 @@ class MetaKelSampler(BaseSampler):
 
     def _summing(self, prior: Prior | None) -> Prior | None:
         """The prior over configurations that keep the sums."""
-        if prior is None or not self._sums:
+        if prior is None or self._sums is None:
             return prior
-        return replace(prior, space=prior.space.summing(self._sums))
+        space = prior.space if self._sums else replace(prior.space, sums=())
+        return replace(prior, space=space.summing(self._sums))
 
     def infer_relative_search_space(
         self, study: Study, trial: FrozenTrial
