@@ -397,3 +397,12 @@ def test_points_that_may_stand_between_thousands_have_a_note(tmp_path, cells, no
     notes = History.from_csv(tmp_path / "t.csv", task="task", output="score").report.notes
     said = [note for note in notes if "is read with a decimal point; if points stand" in note]
     assert bool(said) is noted
+
+
+def test_a_score_is_maximised_with_a_note_until_somebody_says_so():
+    table = {"data": ["a", "b"] * 10, "x": np.linspace(0, 1, 20), "score": np.arange(20) % 7 / 7}
+    wanted = {"task": "data", "output": "score"}
+    assert "score: larger is taken as better; if" in str(History.from_frame(table, **wanted).report)
+    for said in (True, False):
+        report = History.from_frame(table, **wanted, minimize=said).report
+        assert "taken as better" not in str(report)

@@ -22,7 +22,7 @@ from metakel.io.exports import known_export
 from metakel.io.read import Rows, clean_rows, prepare
 from metakel.io.relations import InputTable, find_blends, find_sums, nearly_sums
 from metakel.io.schema import Schema, Table, TaskLabels
-from metakel.io.words import is_bookkeeping, is_metric, is_time
+from metakel.io.words import is_bookkeeping, is_metric, is_score, is_time
 from metakel.space import Categorical, Condition, Fixed, Float, Parameter, Space, infer_space
 from metakel.space.infer import DATE, MOST_CATEGORIES
 from metakel.space.text import as_number
@@ -61,6 +61,9 @@ def proposal(source: Table, **options: Any) -> tuple[Schema, Rows]:
     """The schema, and the rows that were cleaned on the way."""
     source = known_export(source, _named(options))
     schema, notes, later = Schema.of(source, **options), list(source.notes), list[str]()
+    if options.get("minimize", source.minimize) is None and is_score(source.output):
+        said = "larger is taken as better; if smaller is, say so (minimize=True, --minimize)"
+        notes.append(f"{source.output}: {said}")
     prepared = prepare(source, schema, notes, later)
     table = prepared.table
     recorded = source.space is not None and schema.space is source.space

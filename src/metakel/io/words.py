@@ -18,6 +18,8 @@ SMALL_IS_GOOD = _words(
 )
 # Outputs whose name says nothing of the direction.
 NEUTRAL = _words("value values objective zielwert zielgroesse")
+# Nearly always, more is wanted of these.
+SCORES = _words("score scores punkte")
 # Ends of compound words, as in logloss and Validierungsfehler.
 LOSSES = ("loss", "error", "rmse", "fehler", "verlust")
 # sklearn's neg_mean_squared_error and the like are scores.
@@ -86,6 +88,11 @@ def small_is_good(name: str) -> bool:
 def says_no_direction(name: str) -> bool:
     """Whether the name of an output leaves open if more or less is wanted, as ``value`` does."""
     return set(words_of(name)) <= NEUTRAL
+
+
+def is_score(name: str) -> bool:
+    """Whether it is only called a score, of which more is wanted unless somebody says otherwise."""
+    return bool(words_of(name)) and set(words_of(name)) <= SCORES
 
 
 def is_time(name: str) -> bool:
