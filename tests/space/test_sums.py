@@ -195,3 +195,12 @@ def test_no_sum_is_found_by_chance():
     table["twice"] = 2 * table["a"] + 1
     found = mk.History.from_frame(table, task="task", output="y").space.sums
     assert [str(s) for s in found] == ["2 a - twice = -1"]
+
+
+def test_a_blend_that_was_made_otherwise_is_named():
+    parts = tuple(Float(name, 0, 100) for name in "abc")
+    space = Space(parts).summing(["a + b + c = 100", "a + b <= 60"])
+    assert space.unlike({"a": 20, "b": 30, "c": 50}) == []
+    assert space.unlike({"a": 33.3, "b": 16.6, "c": 50}) == []  # rounded
+    assert space.unlike({"a": 20, "b": 30, "c": 49}) == ["the sum is 99, beside a + b + c = 100"]
+    assert space.unlike({"a": 40, "b": 30, "c": 30}) == ["the sum is 70, beside a + b <= 60"]

@@ -333,7 +333,8 @@ class Space:
     def unlike(self, configuration: Row) -> list[str]:
         """How a configuration that was used differs from those of the space, in words."""
         known = {p.name: p for p in self.parameters}
-        found = (known[n].unlike(v) for n, v in configuration.items() if n in known)
+        found = [known[n].unlike(v) for n, v in configuration.items() if n in known]
+        found += [total.unlike(configuration) for total in self.sums]
         return [text for text in found if text]
 
     def encode(self, configurations: Any, *, extrapolate: bool = False) -> Array:

@@ -18,12 +18,13 @@ from numpy.typing import NDArray
 from metakel._arrays import Array, is_number
 from metakel.errors import Hint, InputError
 from metakel.space.parameters import Float, Parameter
-from metakel.space.text import quantity
+from metakel.space.text import is_numeric, quantity
 
 if TYPE_CHECKING:
     from metakel.space.space import Space
 
 # Up to this share of the ranges, a sum is kept.
+ROUNDED = 0.005  # the share by which rounded parts of a blend may be off
 SLACK = 1e-9
 # Steps of the walks that draw points of a polytope, for every parameter and besides.
 WALK, WALK_PER_PARAMETER = 30, 6
@@ -80,6 +81,15 @@ class Sum:
         left = tuple((name, w) for name, w in self.terms if name not in fixed)
         held = sum(w * fixed[name] for name, w in self.terms if name in fixed)
         return Sum(left, self.relation, self.total - held) if left else None
+
+    def unlike(self, row: Mapping[str, Any]) -> str:
+        """How a configuration that was used differs from it, in words; parts may be rounded."""
+        if not all(is_numeric(row.get(name)) for name in self.names):
+            return ""
+        found = float(sum(w * row[name] for name, w in self.terms))
+        size = sum(abs(w * row[name]) for name, w in self.terms)
+        off = abs(found - self.total) if self.relation == "=" else found - self.total
+        return f"the sum is {found:g}, beside {self}" if off > ROUNDED * size else ""
 
     def to_dict(self) -> dict[str, Any]:
         """Exact JSON form."""
