@@ -359,3 +359,22 @@ def test_a_new_choice_can_be_asked_for_when_it_is_said(tmp_path):
     assert known < new  # what was measured of it counts
     # Rows that are still open may have one as well.
     assert len(suggest_rows(prior(), path).open) == 2
+
+
+def test_words_that_wait_are_open_and_a_unit_of_its_own_is_said(tmp_path):
+    path = tmp_path / "runs.csv"
+    words = ("TBD", "offen", "55 mg", "61 %")
+    rows = [f"{50 + 5 * k},DMF,{word}" for k, word in enumerate(words)]
+    path.write_text("\n".join([",".join(HEADER), *rows]), encoding="utf-8")
+    found = suggest_rows(prior(), path)
+    assert found.open == ("line 2 of runs.csv", "line 3 of runs.csv")
+    assert [trial.value for trial in found.tuner.trials.observed] == [55, 61]
+    assert "line 4 of runs.csv: Yield (%) '55 mg' is read as 55" in found.notes
+    assert not any("61" in note for note in found.notes)
+
+
+def test_whole_numbers_are_written_as_people_write_them(tmp_path):
+    path = tmp_path / "runs.csv"
+    path.write_text("Temperature;Solvent;Yield (%)\n60,5;DMF;61,5\n", encoding="utf-8")
+    suggest_rows(prior(), path, fixed={"Temperature": 70.0})
+    assert path.read_text(encoding="utf-8").splitlines()[-1].startswith("70;")

@@ -29,7 +29,7 @@ from metakel.learn import LearnedKernel
 from metakel.optimize import Reasons, Trial
 from metakel.priors import Prior
 from metakel.space.configurations import is_empty
-from metakel.space.text import as_float, quantity
+from metakel.space.text import as_float, quantity, split_unit
 from metakel.tuner.events import Configuration, Event, result
 from metakel.tuner.lock import reserved
 from metakel.tuner.source import Source
@@ -39,8 +39,12 @@ from metakel.tuner.tuner import Tuner
 # By these files Excel and LibreOffice say that they have a table open.
 OPEN_ELSEWHERE = ("~${}", ".~lock.{}#")
 TRIES = 3  # how often to decide again because the file was saved meanwhile
-# A formula that waits for what is still to be measured.
-NOT_YET = frozenset({"#div/0!", "#value!", "#n/a", "#num!", "#ref!", "#name?", "-", "?"})
+# Formulas and words that wait for what is still to be measured.
+NOT_YET = frozenset(
+    {"#div/0!", "#value!", "#n/a", "#num!", "#ref!", "#name?", "-", "?"}
+    | {"tbd", "t.b.d.", "todo", "to do", "open", "planned"}
+    | {"offen", "geplant", "ausstehend", "läuft"}
+)
 
 
 @dataclass(frozen=True)
@@ -302,6 +306,9 @@ class _Reading:
                 f"{self.table.place(i)}: {name} is {cell!r}; expected a number, nothing while the "
                 "run is open, or a word such as 'failed'"
             )
+        found = split_unit(cell) if isinstance(cell, str) else None
+        if found and found[1] not in name and found[1] != "%":
+            self.notes.append(f"{self.table.place(i)}: {name} {cell!r} is read as {number:g}")
         return number
 
     # Writing
