@@ -135,3 +135,16 @@ def test_a_cold_start_and_an_uncalibrated_prior_say_so():
 def test_what_cannot_be_meant_is_refused(make, says):
     with pytest.raises(InputError, match=says):
         make()
+
+
+def test_a_regret_at_which_no_search_stops_is_said_at_once(prior, caplog):
+    with caplog.at_level(logging.WARNING, logger="metakel"):
+        prior.optimizer(stop_at=1e-9)
+        prior.optimizer(stop_at="5%", delta=0.001)
+        study_of(prior, 0).optimize(lr_loss, n_trials=2, callbacks=[StopAtCallback(1e-9)])
+        found = [record.getMessage() for record in caplog.records]
+    assert all("will not stop" in text for text in found)
+    optimizer, too_sure, study = found  # the study says it once
+    assert "the smallest is" in optimizer
+    assert "too few for delta = 0.001" in too_sure
+    assert "the smallest is" in study

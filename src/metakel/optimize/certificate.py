@@ -154,6 +154,8 @@ class Certificate:
 
     def outlook(self, stop_at: float | str) -> str:
         """Why no search will stop at this regret; empty where one may."""
+        if self.final:
+            return self.reason
         if self.stopping is None:
             return ""
         return self.stopping.outlook(as_tolerance(stop_at, self.spread))
@@ -412,8 +414,9 @@ class RegretCalibration:
             )
         missing = found.missing(delta)
         if missing:
+            kind = "emulated" if found.basis == "emulated" else "past"
             return (
-                f"{found.tasks} past tasks are too few for delta = {delta:g}; {missing} more are "
+                f"{found.tasks} {kind} tasks are too few for delta = {delta:g}; {missing} more are "
                 f"needed, or a delta of at least {1 / (found.tasks + 1):.2g}"
             )
         if other and emulated is not None and Z is not None:

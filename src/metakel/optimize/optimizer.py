@@ -134,6 +134,8 @@ class Optimizer:
         as_acquisition(self.acquisition)
         self._accepted = 0
         self._begin(model, int(as_generator(rng, seed).integers(2**63)))
+        if stop_at is not None and (why := self.certificate().outlook(stop_at)):
+            LOGGER.warning("stop_at=%s will not stop this run: %s", stop_at, why)
 
     def _begin(self, model: Model, seed: int) -> None:
         """With an empty record."""

@@ -41,10 +41,13 @@ class StopAtCallback:
         """After a trial of the study."""
         sampler = sampler_of(study)
         certificate = sampler.certificate(study, delta=self.delta)
-        if certificate.reason:
-            if certificate.reason not in self._warned:
-                LOGGER.warning("study %r: %s", study.study_name, certificate)
-            self._warned.add(certificate.reason)
+        why = certificate.reason and str(certificate)
+        if outlook := not why and certificate.outlook(self.stop_at):
+            why = f"stop_at={self.stop_at} will not stop it: {outlook}"
+        if why:
+            if why not in self._warned:
+                LOGGER.warning("study %r: %s", study.study_name, why)
+            self._warned.add(why)
         elif reached := certificate.reached(self.stop_at):
             LOGGER.info("study %r stops: %s", study.study_name, reached)
             study.set_user_attr(CERTIFICATE, str(certificate))
