@@ -262,3 +262,13 @@ def test_past_studies_join_the_library_through_the_sampler():
     assert study.trials[0].params["n_neighbors"] <= 6
     with pytest.raises(InputError, match="two ways to say the same"):
         MetaKelSampler(past, prior=library.load("knn"))
+    # Without a past, and where the study is all of it, the library decides alone.
+    usual = optuna.create_study(direction="maximize", sampler=MetaKelSampler(prior="knn", seed=0))
+    usual.optimize(objective, n_trials=4)
+    for sources in ([], [optuna.create_study(direction="maximize")], None):
+        study = optuna.create_study(direction="maximize")
+        for trials in (2, 2):
+            own = [study] if sources is None else sources
+            study.sampler = MetaKelSampler(own, prior="knn", seed=0)
+            study.optimize(objective, n_trials=trials)
+        assert [t.params for t in study.trials] == [t.params for t in usual.trials]

@@ -127,10 +127,11 @@ class MetaKelSampler(BaseSampler):
                 "source_studies and the name of a model in metakel.library"
             )
         self._named = ""
-        if prior is not None and not isinstance(prior, Prior):
-            name = str(prior).removeprefix("library:")
+        said = library or prior
+        if said is not None and not isinstance(said, Prior):
+            name = str(said).removeprefix("library:")
             self._named = name if name in ENTRIES else ""
-            prior = as_prior(f"library:{name}" if self._named else prior)
+            said = as_prior(f"library:{name}" if self._named or library else said)
         if start is not None and not strict:
             raise InputError("start is given without strict=True; expected both")
         self._strict = Strict(delta, tuple(start or ())) if strict else None
@@ -150,7 +151,7 @@ class MetaKelSampler(BaseSampler):
         self._sums, self._seed = None if sums is None else tuple(sums), seed
         self._known = self._past is None
         self._learned: Prior | None = None
-        self._prior = self._summing(prior)
+        self._alone = self._prior = self._summing(said)  # what decides without source studies
         if strict:
             self.prior  # noqa: B018, what cannot be promised is refused at once
         self._independent = independent_sampler or TPESampler(seed=seed)
@@ -161,7 +162,7 @@ class MetaKelSampler(BaseSampler):
     def prior(self) -> Prior | None:
         """What decides; source studies teach it when it is first needed."""
         if not self._known and self._past is not None:
-            self._use(self._past.prior)
+            self._use(self._past.prior or self._alone)
         return self._prior
 
     def _use(self, learned: Prior | None) -> Prior | None:
@@ -324,17 +325,18 @@ class MetaKelSampler(BaseSampler):
             return replay.given(record).certificate()
 
     def _certified_prior(self, study: Study) -> Prior | None:
-        prior = self._prior_for(study)
-        if prior is None or self._past is None:
+        prior, past = self._prior_for(study), self._past_of(study)
+        if prior is None or past is None:
             return prior
         with self._cache.lock:
-            return self._cache.certified(study, self._past, prior)
+            return self._cache.certified(study, past, prior)
 
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
         """Refuse a study of another direction than the past, before anything is spent on it."""
         self._raise_error_if_multi_objective(study)
-        if self._past is not None and not self._cache.knows(study):
-            self._past.wait(study, trial)  # for another worker that learns
+        past = self._past_of(study)
+        if past is not None and not self._cache.knows(study):
+            past.wait(study, trial)  # for another worker that learns
         prior = self._prior_for(study)
         if prior is not None:
             _check_direction(study, prior)
@@ -363,14 +365,20 @@ class MetaKelSampler(BaseSampler):
 
     def _prior_for(self, study: Study) -> Prior | None:
         """What was learned, without the study itself where it was among the sources."""
-        if self._past is None:
+        past = self._past_of(study)
+        if past is None:
             return self._as_in(study)
         with self._cache.lock:
-            return self._use(self._cache.learned(study, self._past))
+            return self._use(self._cache.learned(study, past))
+
+    def _past_of(self, study: Study) -> SourceStudies | None:
+        """What teaches; None where the prior that was given decides alone."""
+        past = self._past
+        return None if past is None or (self._alone and not past.others(study)) else past
 
     def _as_in(self, study: Study) -> Prior | None:
         """A prior of the library in the direction and with the names of the study."""
-        prior = self._prior
+        prior = self._alone
         if prior is None or not prior.info.model:
             return prior
         with self._cache.lock:

@@ -61,6 +61,11 @@ class SourceStudies:
             "library": library,
         }
         self._history = _as_history(self._studies)  # what is wrong with it is said at once
+        if self._history is None:
+            alone = "a cold start" if library is None else "the library alone"
+            LOGGER.warning(
+                "the past has no completed trial with parameters and a finite value: %s", alone
+            )
 
     @cached_property
     def prior(self) -> Prior | None:
@@ -72,7 +77,7 @@ class SourceStudies:
 
         Learned by one of its workers, and shared through its storage.
         """
-        others = self._without(study)
+        others = self.others(study)
         if len(others) == len(self._studies):
             return shared_prior(study, self._mark(others), lambda: self.prior)
         LOGGER.info(
@@ -86,7 +91,7 @@ class SourceStudies:
 
     def wait(self, study: Study, trial: FrozenTrial) -> None:
         """Return once `prior_for` need not be learned, or nobody else is about to."""
-        wait_for_prior(study, trial, self._mark(self._without(study)))
+        wait_for_prior(study, trial, self._mark(self.others(study)))
 
     def _mark(self, studies: Sequence[RecordedStudy]) -> str:
         """The same for the same past, however it was read."""
@@ -103,14 +108,15 @@ class SourceStudies:
 
     def calibration(self, study: Study) -> RegretCalibration | None:
         """What replays on the studies say of the regret; this takes some seconds."""
-        others = self._without(study)
+        others = self.others(study)
         if not others:
             return None
         LOGGER.info("replaying the sampler on %d past studies, for a certificate", len(others))
         past = History.from_optuna(others)
         return learn_prior(past, **self._output, certify="folds").certificate
 
-    def _without(self, study: Study) -> tuple[RecordedStudy, ...]:
+    def others(self, study: Study) -> tuple[RecordedStudy, ...]:
+        """All that teach but the study itself."""
         return tuple(record for record in self._studies if not record.is_of(study))
 
     def _learned(self, past: History | None, studies: Sequence[RecordedStudy]) -> Prior | None:
@@ -126,12 +132,7 @@ class SourceStudies:
 
 def _as_history(studies: Sequence[RecordedStudy]) -> History | None:
     """None where there is nothing to learn from."""
-    if studies:
-        return History.from_optuna(studies)
-    LOGGER.warning(
-        "the past has no completed trial with parameters and a finite value: a cold start"
-    )
-    return None
+    return History.from_optuna(studies) if studies else None
 
 
 def _teaches(study: RecordedStudy) -> bool:
