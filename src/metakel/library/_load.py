@@ -59,7 +59,7 @@ def curves(name: str) -> CurveModel:
     file = files("metakel.library") / "priors" / f"{name}-curves.json"
     if not file.is_file():
         raise InputError(
-            f"the library has no curves of {name!r}; it has those of boosting and perceptrons"
+            f"the library has no curves of {name!r}; it has those of boosting, perceptrons and SGD"
         )
     with CURVES.load(json.loads(file.read_text(encoding="utf-8"))) as content:
         return decode(CurveModel, content, file.name)
