@@ -212,3 +212,12 @@ def test_rounding_stays_within_the_range_and_refuses_no_other_value():
     assert inside == [0.04, 0.96]
     with pytest.raises(InputError, match="has digits -1"):
         Float("x", 0.0, 1.0, digits=-1)
+
+
+def test_a_range_beyond_what_is_known_says_which_part_of_it_is_possible():
+    known = Float("heat", 30, 100)
+    assert (known.between(60, 80).low, known.between(60, 80).high) == (60, 80)
+    with pytest.raises(InputError, match="within 30 to 100, which past tasks have; of it, 60 to"):
+        known.between(60, 120)
+    with pytest.raises(InputError, match=r"which past tasks have$"):
+        known.between(110, 120)

@@ -270,9 +270,11 @@ class Float(Parameter):
     def between(self, low: float, high: float) -> Parameter:
         """The same parameter with a range within its own; a single value holds it."""
         if not self.low <= low <= high <= self.high:
+            both = max(low, self.low), min(high, self.high)
+            of_it = f"; of it, {both[0]:g} to {both[1]:g} is" if both[0] < both[1] else ""
             raise InputError(
                 f"a range from {low:g} to {high:g} of {self.name!r}; expected one within "
-                f"{self.low:g} to {self.high:g}, which past tasks have"
+                f"{self.low:g} to {self.high:g}, which past tasks have{of_it}"
             )
         ends = self.parse(low), self.parse(high)
         return (
