@@ -221,7 +221,7 @@ def searched_with(
         idle = [
             name
             for name, (argument, value) in entry.needs.items()
-            if set_to.get(f"{prefix}{argument}") != value
+            if set_to.get(f"{prefix}{argument}", value) != value
         ]
         idle += entry.dense if sparse else ()
         given = {f"{prefix}{name}": Choice(p) for name, p in known.items() if name not in idle}
