@@ -96,10 +96,10 @@ def main() -> None:
                 found[kernel] += [evaluations(prior, X, f(X)) for f, X in tests]
         means = {kernel: float(np.mean(v)) for kernel, v in found.items()}
         difference = np.log(found["parameter"]) - np.log(found["choice"])
-        centre, error = difference.mean(), difference.std() / np.sqrt(len(difference))
-        low, high = np.exp([centre - 2 * error, centre + 2 * error])
+        center, error = difference.mean(), difference.std() / np.sqrt(len(difference))
+        low, high = np.exp([center - 2 * error, center + 2 * error])
         shown = " ".join(f"{means[k]:10.2f}" for k in KERNELS)
-        print(f"{family:10} {shown}  {np.exp(centre):.2f} [{low:.2f}, {high:.2f}]", flush=True)
+        print(f"{family:10} {shown}  {np.exp(center):.2f} [{low:.2f}, {high:.2f}]", flush=True)
 
 
 if __name__ == "__main__":

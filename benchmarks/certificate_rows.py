@@ -62,12 +62,12 @@ def readme_part(part: int) -> dict[str, Any]:
 
 def ripples(rng: np.random.Generator) -> Function:
     """A bowl with ripples."""
-    centre, widths = rng.uniform(-0.5, 0.5, 2), np.exp(rng.normal(0, 0.3, 2))
+    center, widths = rng.uniform(-0.5, 0.5, 2), np.exp(rng.normal(0, 0.3, 2))
     level, scale = rng.normal(), np.exp(rng.normal(0, 0.3))
     phase, waves = rng.uniform(0, 6), rng.uniform(4, 7, 2)
     return lambda X: (
         level
-        + scale * (0.15 * np.sin(X @ waves + phase) - ((X - centre) ** 2 * widths).sum(axis=1))
+        + scale * (0.15 * np.sin(X @ waves + phase) - ((X - center) ** 2 * widths).sum(axis=1))
     )
 
 

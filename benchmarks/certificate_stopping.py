@@ -117,13 +117,13 @@ def by_probability(delta: float) -> Rule:
     def rule(s: Sequence) -> int:
         about = s.prior.calibration
         rng, sure = np.random.default_rng(0), []
-        centre = about.centre(s.X)
+        center = about.center(s.X)
         for t in range(1, len(s.rows) + 1):
             rows = s.rows[:t]
             known = posterior(
-                about.kernel, s.X[rows], s.y[rows] - centre[rows], noise_var=about.noise_std**2
+                about.kernel, s.X[rows], s.y[rows] - center[rows], noise_var=about.noise_std**2
             )
-            draws = known.sample(s.X, rng, DRAWS) + centre  # (DRAWS, n)
+            draws = known.sample(s.X, rng, DRAWS) + center  # (DRAWS, n)
             best = rows[int(s.y[rows].argmax())]
             within = draws.max(axis=1) - draws[:, best] <= s.tolerance
             sure.append(within.mean() >= 1 - delta)

@@ -13,9 +13,9 @@ GRID = np.stack(np.meshgrid(SIDE, SIDE), axis=-1).reshape(-1, 2)
 
 def bowl(rng: np.random.Generator) -> Function:
     """A smooth top somewhere in the middle."""
-    centre, widths = rng.uniform(-0.5, 0.5, 2), np.exp(rng.normal(0, 0.3, 2))
+    center, widths = rng.uniform(-0.5, 0.5, 2), np.exp(rng.normal(0, 0.3, 2))
     level, scale = rng.normal(), np.exp(rng.normal(0, 0.3))
-    return lambda X: level - scale * ((X - centre) ** 2 * widths).sum(axis=1)
+    return lambda X: level - scale * ((X - center) ** 2 * widths).sum(axis=1)
 
 
 def peaks(rng: np.random.Generator) -> Function:

@@ -130,11 +130,11 @@ def draw(results: Results, file: Path) -> None:
     figure, axes = plt.subplots(1, 2, figsize=(10, 5.6), sharey=True, layout="constrained")
     for ax, sampling in zip(axes, SAMPLINGS, strict=True):
         for name, summary in results.summaries(("sup", sampling)).items():
-            colour, line, width = STYLES[name]
+            color, line, width = STYLES[name]
             ax.plot(
                 range(HORIZON + 1),
                 summary.half_widths,
-                color=colour,
+                color=color,
                 linestyle=line,
                 linewidth=width,
                 label=CONTESTANTS[name],

@@ -97,15 +97,15 @@ def safe_opt_row(
         low, high = mean - beta * sd, mean + beta * sd
     safe = low > limit
     safe[rows[0]] = True
-    maximisers = safe & (upper >= lower[safe].max())
+    maximizers = safe & (upper >= lower[safe].max())
     width = (upper - lower) / objective.scale
     widest = np.maximum(width, (high - low) / process.scale)
-    wider = safe & ~maximisers & (widest > width[maximisers].max())
-    candidates = maximisers
+    wider = safe & ~maximizers & (widest > width[maximizers].max())
+    candidates = maximizers
     for row in np.argsort(-np.where(wider, widest, -np.inf))[: wider.sum()].tolist():
         hoped, spread = process.predict([*rows, row], [*told, float(high[row])])
         if ((hoped - beta * spread >= limit) & ~safe).any():
-            candidates = maximisers.copy()
+            candidates = maximizers.copy()
             candidates[row] = True
             break
     return int(np.argmax(np.where(candidates, widest, -np.inf)))

@@ -35,7 +35,7 @@ def optimizer(
             mk.ConfidenceSequence(
                 start.kernel,
                 noise_std=NOISE,
-                centre=start.centre,
+                center=start.center,
                 norm_bound=start.norm_bound,
                 norm_of="kernel",
                 delta=0.1,

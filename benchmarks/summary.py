@@ -15,7 +15,7 @@ from benchmarks.docs import TABLES, markdown, sections
 DOCS = TABLES.parents[1] / "docs"
 README = DOCS.with_name("README.md")
 PAGE, PICTURES = DOCS / "benchmarks.md", DOCS / "img" / "benchmarks"
-OURS, THEIRS, GREY = "#0072b2", "#d55e00", "#777777"
+OURS, THEIRS, GRAY = "#0072b2", "#d55e00", "#777777"
 KEY_NUMBERS = """
 Nine tables of past runs, evaluations until within 5 % of the best, as a share of those of a cold
 GP-UCB (lower is better):
@@ -62,7 +62,7 @@ def histories() -> None:
     for i, row in enumerate(reversed(kept)):
         name = row[method]
         own = name.startswith(OWN_VERSIONS)
-        color = OURS if name == "metakel" else GREY if own else THEIRS
+        color = OURS if name == "metakel" else GRAY if own else THEIRS
         axis.barh(i, first_number(row["all tables"]), color=color)
     axis.set_yticks(range(len(kept)), [row[method] for row in reversed(kept)])
     axis.axvline(1, color="k", lw=0.8)
@@ -76,7 +76,7 @@ def library() -> None:
     rows = [r for r in rows if next(iter(r.values())).startswith("all")]
     made, axis = figure(5.2, 3.2)
     fits = [name for name in rows[0] if name.startswith("after")]
-    colors = {"metakel": OURS, "random": "k", "portfolio": GREY}
+    colors = {"metakel": OURS, "random": "k", "portfolio": GRAY}
     for row in rows:
         if row["method"] in colors:
             values = [float(row[name]) for name in fits]
@@ -121,7 +121,7 @@ def coverage() -> None:
     default = sorted(first_number(r["covered (95 %)"]) for r in rows)
     alone = sorted(first_number(r["selection alone"]) for r in rows)
     axis.plot(default, "o-", color=OURS, label="the default")
-    axis.plot(alone, "x-", color=GREY, label="the selected kernels alone, as in the paper")
+    axis.plot(alone, "x-", color=GRAY, label="the selected kernels alone, as in the paper")
     axis.axhline(0.9, color="k", lw=0.8)
     axis.set(xlabel="settings, sorted", ylabel="band held at all points and steps", ylim=(0, 1.03))
     axis.legend(loc="lower right")

@@ -54,10 +54,10 @@ CHOICES = Space(
 
 def _bowls(X: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """One optimum whose place and widths differ by task, and a ripple."""
-    centre = np.array([0.3, -0.2, 0.5]) + rng.normal(0, 0.2, 3)
+    center = np.array([0.3, -0.2, 0.5]) + rng.normal(0, 0.2, 3)
     widths = np.exp(rng.normal([0.5, 0.0, -0.5], 0.3))
     ripple = rng.normal(0, 0.15) * np.sin(4 * X[:, 0] + rng.uniform(0, 6))
-    return -(widths * np.abs(X - centre) ** 1.5).sum(axis=1) + ripple
+    return -(widths * np.abs(X - center) ** 1.5).sum(axis=1) + ripple
 
 
 def _choices(X: np.ndarray, rng: np.random.Generator) -> np.ndarray:

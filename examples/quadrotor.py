@@ -109,7 +109,7 @@ class Lesson:
     def optimizer(self, rng: np.random.Generator) -> mk.optimize.Optimizer:
         """A safe search for the gains of the next vehicle."""
         start, peak = self.start, self.start.outputs["peak"]
-        bound = {"norm_bound": peak.norm_bound, "centre": peak.centre, "norm_of": "kernel"}
+        bound = {"norm_bound": peak.norm_bound, "center": peak.center, "norm_of": "kernel"}
         return mk.GPUCB(
             safe.Limited(
                 mk.ConfidenceSequence(
@@ -117,10 +117,10 @@ class Lesson:
                     noise_std=NOISE,
                     norm_bound=start.norm_bound,
                     norm_of="kernel",
-                    centre=start.centre,
+                    center=start.center,
                     delta=0.1,
                 ),
-                limits={"peak": safe.Limit(peak.centre.kernel, NOISE, at_most=PEAK, **bound)},
+                limits={"peak": safe.Limit(peak.center.kernel, NOISE, at_most=PEAK, **bound)},
                 start=start,
             ),
             DOMAIN,

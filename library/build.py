@@ -27,7 +27,7 @@ from library.run import OWN, SMALL, drawn_runs, read_runs
 from metakel._codec import encode
 from metakel.curves import FORMAT as CURVES
 from metakel.curves import CurveModel
-from metakel.library._cards import METRICS, MINIMISED, Card
+from metakel.library._cards import METRICS, MINIMIZED, Card
 from metakel.library._entries import ENTRIES, Entry
 from metakel.priors.prior import FORMAT
 from metakel.priors.regret_calibration import calibrate_folds
@@ -201,7 +201,7 @@ def portfolio(
 
 
 def log_loss(metric: str, value: float) -> float:
-    return log(max(value if metric in MINIMISED else 1.0 - value + 1e-3, 1e-4))
+    return log(max(value if metric in MINIMIZED else 1.0 - value + 1e-3, 1e-4))
 
 
 def learned(
@@ -217,7 +217,7 @@ def learned(
         table = {name: [*compress(values, kept)] for name, values in table.items()}
     if len(set(table["task"])) < FEWEST or all(v is None for v in table[metric]):
         return None
-    minimize = metric in MINIMISED
+    minimize = metric in MINIMIZED
     history = mk.History.from_frame(
         table, task="task", output=metric, minimize=minimize, space=space_of(entry)
     )

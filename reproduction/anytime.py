@@ -191,9 +191,9 @@ def _draw_coverage(table: Table, ax: Axes, *, promised: float) -> None:
     labels = THEOREM | {name: label for name, (label, _) in BANDS.items()}
     shown = [name for name in labels if name in found][::-1]
     mean, low, high = np.array([found[name] for name in shown]).T
-    ax.barh(range(len(shown)), mean, color=SPREAD.colour)
+    ax.barh(range(len(shown)), mean, color=SPREAD.color)
     whiskers = np.abs([mean - low, high - mean])
-    ax.errorbar(mean, range(len(shown)), xerr=whiskers, fmt="none", ecolor=TRUTH.colour, capsize=2)
+    ax.errorbar(mean, range(len(shown)), xerr=whiskers, fmt="none", ecolor=TRUTH.color, capsize=2)
     ax.set_yticks(range(len(shown)), [labels[name] for name in shown], fontsize=7)
     ax.axvline(promised, linewidth=1.2, **TRUTH.look)
     ax.set(xlabel="runs covered at all x and t (dashed: promised)", xlim=(0, 1.05))

@@ -104,9 +104,9 @@ def _report(name: str, figure: Figure, reading: str, measured: Measured) -> None
     grid = Grid("", "expected", "measured", "", box=None, title=f"{name}, {reading} reading")
     for claim in figure.claims:
         holds = verdict(claim, {reading: measured})
-        colour = {"holds": "green", "–": "dim"}.get(holds, "red")
+        color = {"holds": "green", "–": "dim"}.get(holds, "red")
         number = shown(measured, claim.key)
-        grid.add_row(claim.text, claim.bound, number, f"[{colour}]{holds}[/{colour}]")
+        grid.add_row(claim.text, claim.bound, number, f"[{color}]{holds}[/{color}]")
     console.print(grid)
 
 

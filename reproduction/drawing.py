@@ -88,7 +88,7 @@ def estimate(ax: Axes, x: Array, f: Array, mean: Array, width: Array, *, label: 
 
 def observations(ax: Axes, x: Array, y: Array, size: ArrayLike = 16, *, label: str) -> None:
     """Dots of an area."""
-    ax.scatter(x, y, s=size, color=OBSERVED.colour, zorder=3, label=label)
+    ax.scatter(x, y, s=size, color=OBSERVED.color, zorder=3, label=label)
 
 
 def one_run(table: Table, run: int = 0) -> Table:

@@ -73,14 +73,14 @@ def draw(table: Table, settings: ExperimentSettings, canvas: Canvas) -> None:
     for s, marker in zip(range(1, TASKS + 1), "o^s", strict=True):
         task = one[one["part"] == f"task {s}"]
         marks = {"marker": marker, "markersize": 3, "linestyle": ""}
-        past.plot(task["x"], task["value"], color=SERIES[s].colour, label=f"task {s}", **marks)
+        past.plot(task["x"], task["value"], color=SERIES[s].color, label=f"task {s}", **marks)
     past.set(title=f"past tasks ({TASKS} of {settings.m})", xlabel="x", ylabel="y")
     eta = one[one["part"] == "eta"]
     for shift, column, style, label in (
         (-0.2, "value", LEARNED, "$\\hat{k}$"),
         (0.2, "other", TRUTH, "$k^*$"),
     ):
-        learned.bar(eta["x"] + shift, eta[column], width=0.4, color=style.colour, label=label)
+        learned.bar(eta["x"] + shift, eta[column], width=0.4, color=style.color, label=label)
     learned.set(
         title="learned kernel", xlabel="base kernel j", ylabel=weights_label(settings.reading.scale)
     )

@@ -80,25 +80,25 @@ def draw(table: Table, settings: ExperimentSettings, canvas: Canvas) -> None:
             8 - 2 * edge,
             5.6 - 1.6 * edge,
             boxstyle="round,pad=0.05",
-            facecolor=STYLES[name].colour,
+            facecolor=STYLES[name].color,
             alpha=BAND_OPACITY,
-            edgecolor=STYLES[name].colour,
+            edgecolor=STYLES[name].color,
         )
         left.add_patch(box)
         left.text(
-            edge + 0.15, 5.55 - edge * 0.8 - 0.38, label, fontsize=9, color=STYLES[name].colour
+            edge + 0.15, 5.55 - edge * 0.8 - 0.38, label, fontsize=9, color=STYLES[name].color
         )
         text = _listed(members) or "(none more)"
         where = 4, edge * 0.8 + (0.3 if name != "true" else 1.2)
         left.text(*where, text, fontsize=7 if len(members) < 14 else 6, ha="center", va="center")
     if missed:
         text = f"in $k^*$, but missed by $\\hat{{k}}$: {_listed(missed)}"
-        left.text(7.8, 5.17, text, fontsize=8, ha="right", color=ALARM.colour)
+        left.text(7.8, 5.17, text, fontsize=8, ha="right", color=ALARM.color)
     left.set(xlim=(-0.2, 8.2), ylim=(-0.2, 5.8))
     left.axis("off")
     for shift, name in zip((-0.27, 0.0, 0.27), eta, strict=True):
         right.bar(
-            eta[name].index + shift, eta[name], width=0.27, color=STYLES[name].colour, label=name
+            eta[name].index + shift, eta[name], width=0.27, color=STYLES[name].color, label=name
         )
     right.set_xticks([1, 5, 10, 15, 20])
     right.set(xlabel="base kernel j", ylabel=weights_label(settings.reading.scale))

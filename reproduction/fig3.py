@@ -104,10 +104,10 @@ def draw(table: Table, settings: Calibration, canvas: Canvas) -> None:
     left.legend(loc="best")
     once = table.drop_duplicates(["run", "kernel"]).groupby("kernel")["variance"]
     means, spread = once.mean()[shown], 2 * (once.std() / np.sqrt(once.count()))[shown]
-    colours = [STYLES[name].colour for name in shown]
+    colors = [STYLES[name].color for name in shown]
     # Bars would have no foot on a logarithmic axis.
     for i, name in enumerate(shown):
-        right.errorbar(i, means[name], yerr=spread[name], fmt="o", capsize=4, color=colours[i])
+        right.errorbar(i, means[name], yerr=spread[name], fmt="o", capsize=4, color=colors[i])
     right.set_xlim(-0.5, len(shown) - 0.5)
     right.set_xticks(range(len(shown)), ["$k^*$", "$\\hat{k}$", "$k_{full}$"][: len(shown)])
     right.set(ylabel="mean posterior variance (units of f²)")

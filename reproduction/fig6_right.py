@@ -28,8 +28,8 @@ def run_once(settings: TuningSettings, streams: Streams) -> Rows:
     task = made.tests[streams.draw]
     rng = streams.rng("objective")
     chosen = rng.choice(task.n, min(settings.configurations, task.n), replace=False)
-    Z, f = task.X[chosen], (task.y[chosen] - made.centre) / made.spread
-    noise_var = _regulariser(settings)
+    Z, f = task.X[chosen], (task.y[chosen] - made.center) / made.spread
+    noise_var = _regularizer(settings)
     models: dict[str, Model] = {
         "learned": OnGrid(made.learned, Z),
         "full": OnGrid(made.full, Z),
@@ -51,9 +51,9 @@ def run_once(settings: TuningSettings, streams: Streams) -> Rows:
     return _rows(settings, played, f, made, streams, task.name)
 
 
-def _regulariser(settings: TuningSettings) -> Array:
+def _regularizer(settings: TuningSettings) -> Array:
     steps = np.arange(1, settings.horizon + 1)
-    if settings.reading.centred:
+    if settings.reading.centered:
         return np.full(len(steps), settings.noise_var)
     return np.array([noise_var_paper(t=int(t)) for t in steps])
 

@@ -127,7 +127,7 @@ def draw(table: Table, settings: ExperimentSettings, canvas: Canvas) -> None:
 
 def _mark(axes: Array, m: int, n: int, d: int) -> None:
     frame: dict[str, Any] = {"fill": False, "linewidth": 2, "clip_on": False}
-    task, group = ({**frame, "edgecolor": style.colour} for style in (SERIES[2], ALARM))
+    task, group = ({**frame, "edgecolor": style.color} for style in (SERIES[2], ALARM))
     axes[0].add_patch(Rectangle((-0.5, -0.5), 1, n, **task))
     axes[1].add_patch(Rectangle((-0.5, -0.5), d, n, **task))
     axes[2].add_patch(Rectangle((-0.5, -0.5), 1, d, **task))

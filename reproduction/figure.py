@@ -176,9 +176,9 @@ def rate(key: str, successes: ArrayLike) -> dict[str, float]:
     """Fraction of successes as ``key``, and its Wilson interval, which is honest at 0 and 1."""
     values = np.asarray(successes, dtype=float)
     n, p, z = len(values), float(values.mean()), Z
-    centre = (p + z**2 / (2 * n)) / (1 + z**2 / n)
+    center = (p + z**2 / (2 * n)) / (1 + z**2 / n)
     half = z / (1 + z**2 / n) * np.sqrt(p * (1 - p) / n + z**2 / (4 * n**2))
-    low, high = (0.0 if p == 0 else centre - half), (1.0 if p == 1 else centre + half)
+    low, high = (0.0 if p == 0 else center - half), (1.0 if p == 1 else center + half)
     return {key: p, f"{key} low": float(low), f"{key} high": float(high)}
 
 

@@ -169,7 +169,7 @@ class Learner:
     lam: float
     lengthscale: float
     tests: tuple[Task, ...]
-    centre: float
+    center: float
     spread: float
 
 
@@ -191,9 +191,9 @@ def learner(settings: TuningSettings, seed: int, run: int) -> Learner:
     rng = streams.rng("history")
     seen = [rng.choice(t.n, min(settings.n, t.n), replace=False) for t in train]
     values = np.concatenate([t.y[i] for t, i in zip(train, seen, strict=True)])
-    centre, spread = (values.mean(), values.std()) if settings.reading.centred else (0.0, 1.0)
+    center, spread = (values.mean(), values.std()) if settings.reading.centered else (0.0, 1.0)
     history = History.from_pairs(
-        [(t.X[i], (t.y[i] - centre) / spread) for t, i in zip(train, seen, strict=True)]
+        [(t.X[i], (t.y[i] - center) / spread) for t, i in zip(train, seen, strict=True)]
     )
     base = partial(_features, settings, streams)
     lam, length, full, smooth = _choice(settings, history, base)
@@ -205,7 +205,7 @@ def learner(settings: TuningSettings, seed: int, run: int) -> Learner:
         weights=EtaWeights(settings.reading.scale),
     )
     kernels = learned.kernel, KernelSum.uniform(base(full))
-    return Learner(*kernels, smooth, lam, length, tests, float(centre), float(spread))
+    return Learner(*kernels, smooth, lam, length, tests, float(center), float(spread))
 
 
 def _features(settings: TuningSettings, streams: Streams, lengthscale: float) -> KernelDictionary:
@@ -217,7 +217,7 @@ def _choice(
     settings: TuningSettings, history: History, base: Callable[[float], KernelDictionary]
 ) -> tuple[float, float, float, float]:
     """Lambda and lengthscale of k-hat, lengthscales of k_full and of the squared exponential."""
-    if not settings.reading.centred:
+    if not settings.reading.centered:
         return settings.lam, settings.lengthscale, settings.lengthscale, settings.lengthscale
     wanted = settings.lengthscales
     lam, learned = choose_learned(

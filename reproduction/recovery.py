@@ -34,7 +34,7 @@ QUICK = replace(SETTINGS, runs=8, tasks=(2, 10, 50), points=(10, 50), noises=(0.
 RULES = {
     "0.03": ("λ = 0.03", COLD, 4.5),
     "theorem": ("λ of Theorem 4.3", LEARNED, 2.7),
-    "self-normalised": ("one λ per kernel", SERIES[2], 1.0),
+    "self-normalized": ("one λ per kernel", SERIES[2], 1.0),
 }
 
 
@@ -59,7 +59,7 @@ def _found(settings: Recovery, streams: Streams) -> Rows:
     lams: dict[str, float | str] = {
         "0.03": 0.03,
         "theorem": theory_lambda(settings),
-        "self-normalised": "self-normalised",
+        "self-normalized": "self-normalized",
     }
     rows: Rows = []
     for rule, lam in lams.items():
@@ -133,19 +133,19 @@ FIGURE = Figure(
         Claim("λ of the theorem: the same", "exact theorem", 0.93, said=False),
         Claim(
             "one λ per kernel (our default): smallest rate of finding all, the same σ",
-            "found self-normalised",
+            "found self-normalized",
             0.97,
             said=False,
         ),
         Claim(
             "one λ per kernel (our default): rate of finding all, σ = 0.01",
-            "found self-normalised, σ = 0.01",
+            "found self-normalized, σ = 0.01",
             0.97,
             said=False,
         ),
         Claim(
             "one λ per kernel: rate of finding all at the largest noise, where recovery fails",
-            "found self-normalised, loudest",
+            "found self-normalized, loudest",
             said=False,
         ),
         Claim(

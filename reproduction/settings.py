@@ -29,7 +29,7 @@ class Reading:
         Of the learned kernel: divided by c_1 (Eq. 9), or to weights of sum 1 like k* and k_full.
     output_scale : "unit" or "norm"
         Of the Gaussian processes in Figure 3: GP(0, k) as printed, or GP(0, B^2 k).
-    centred : bool
+    centered : bool
         GLMNET: AUC as it is, or minus its mean over the past tasks and in units of its spread.
     """
 
@@ -39,7 +39,7 @@ class Reading:
     goal: Literal["maximise", "minimise"]
     scale: Scale
     output_scale: Literal["unit", "norm"]
-    centred: bool
+    centered: bool
 
     @property
     def sign(self) -> float:

@@ -97,7 +97,7 @@ def by_parent(x: Mapping[str, Any]) -> float:
     return bowl(x) - 0.05 * (x["layers"] == 1) - 0.004 * (float(x.get("width", 6)) - 6) ** 2
 
 
-def by_neighbours(x: Mapping[str, Any]) -> float:
+def by_neighbors(x: Mapping[str, Any]) -> float:
     far = 0.01 * (x["weights"] == "uniform") + 0.005 * (x["p"] - 2.0) ** 2
     return 0.8 - 0.01 * (np.log(x["n_neighbors"]) - 2) ** 2 - far
 
@@ -164,9 +164,9 @@ FEATURES: dict[str, Feature] = {
         options={"new": (Float("momentum", 0.0, 1.0),)},
     ),
     "missing values": Feature(Space((X, DEPTH)), with_depth, missing=True),
-    "library": Feature(NEAR, by_neighbours, library="library:knn:accuracy"),
+    "library": Feature(NEAR, by_neighbors, library="library:knn:accuracy"),
     "history beside the library": Feature(
-        NEAR, by_neighbours, library="library:knn:accuracy", joins=True
+        NEAR, by_neighbors, library="library:knn:accuracy", joins=True
     ),
 }
 

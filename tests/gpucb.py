@@ -17,7 +17,7 @@ def gpucb(kernel, domain, *, noise_std, norm_bound=None, nu=None, noise_var=None
     assumed = bounds
     if nu is not None:
         noise_var = noise_std**2 if noise_var is None else noise_var
-        assumed = FixedWidth(kernel, nu, noise_var, bounds, options.get("centre"))
+        assumed = FixedWidth(kernel, nu, noise_var, bounds, options.get("center"))
     if any(value is not None for value in limits.values()):
         assumed = safe.Limited(assumed, **limits)
     return GPUCB(assumed, domain, **rest)

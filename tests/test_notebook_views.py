@@ -71,7 +71,7 @@ class Balanced(HTMLParser):
 
 
 @pytest.mark.parametrize("name", shown())
-def test_a_box_is_small_escaped_and_takes_the_colours_around_it(name):
+def test_a_box_is_small_escaped_and_takes_the_colors_around_it(name):
     text = shown()[name]._repr_html_()
     assert len(text) < 20_000
     parser = Balanced()

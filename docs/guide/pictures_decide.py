@@ -82,7 +82,7 @@ def draw_alarm(page: dict[str, Any]) -> Figure:
         if outside.any():
             label = "function outside of the band"
             places = page["Z"][outside]
-            ax.plot(places, truth[outside], "o", color=ALARM.colour, markersize=2.4, label=label)
+            ax.plot(places, truth[outside], "o", color=ALARM.color, markersize=2.4, label=label)
         share = f"outside at {np.mean(outside):.0%} of the points" if outside.any() else "inside"
         ax.set_title(f'on_alarm="{on_alarm}", 40 results: {share}', fontsize=11)
         ax.set_ylim(-6, 5)

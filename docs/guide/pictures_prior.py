@@ -59,7 +59,7 @@ def draw_effects(prior: mk.Prior) -> None:
     for curve, ax in zip(curves, axes, strict=True):
         ends = curve.common - curve.spread, curve.common + curve.spread
         plots.curve(curve.values, curve.common, *ends, ax=ax)
-        ax.axhline(0, color=REFERENCE.colour, linewidth=0.6, zorder=0)
+        ax.axhline(0, color=REFERENCE.color, linewidth=0.6, zorder=0)
         ax.set(xscale="log" if curve.log else "linear", xlabel=curve.name)
     axes[0].set_ylabel("effect, in spreads of a task")
     figure.savefig(FOLDER / "prior-effects.png", dpi=110)
@@ -70,9 +70,9 @@ def draw_trust(prior: mk.Prior) -> None:
     _, ax = plt.subplots(figsize=(5, 3), layout="constrained")
     order = np.argsort(held.log_scores)
     places, label = range(len(order)), "prior learned from the others"
-    ax.bar(places, held.log_scores[order], color=LEARNED.colour, label=label)
+    ax.bar(places, held.log_scores[order], color=LEARNED.color, label=label)
     cold = np.maximum(held.cold_log_scores[order], -3)
-    ax.plot(places, cold, "o", color=COLD.colour, markersize=4.2, label="cold start (cut at -3)")
+    ax.plot(places, cold, "o", color=COLD.color, markersize=4.2, label="cold start (cut at -3)")
     ax.axhline(0, linewidth=1.2, **REFERENCE.look)
     ax.set(xlabel="held-out task", ylabel="nats per observation over white noise")
     ax.legend(frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, fontsize=8)
@@ -88,9 +88,9 @@ def draw_search(splits: list[tuple[dict[str, mk.Prior], list[mk.Task]]]) -> None
         for below, line in ((0.05, "-"), (0.01, ":")):
             label = name if line == "-" else ""
             share = (curves <= below).mean(axis=0)
-            left.plot(steps, share, line, color=style.colour, label=label or None)
+            left.plot(steps, share, line, color=style.color, label=label or None)
         if name != "cold start":
-            right.plot(steps, trust.mean(axis=0), "-", color=style.colour, label=name)
+            right.plot(steps, trust.mean(axis=0), "-", color=style.color, label=name)
     left.set(xlabel="evaluations", ylabel=f"share of {len(curves)} searches", ylim=(-0.03, 1.03))
     left.set_title("regret below 0.05 (dotted: 0.01)", fontsize=10)
     right.set(xlabel="evaluations", ylim=(-0.03, 1.03))
@@ -113,13 +113,13 @@ def draw_band(prior: mk.Prior, task: mk.Task) -> None:
             tried = prior.space.decode(task.X[rows])
             band.tell(tried, task.y[rows])
             measured = [row["lambda"] for row in tried]
-            ax.plot(measured, task.y[rows], "o", color=OBSERVED.colour, ms=4.2, label="measured")
+            ax.plot(measured, task.y[rows], "o", color=OBSERVED.color, ms=4.2, label="measured")
         plots.shade(ax, lambdas, *band.interval(configurations), LEARNED)
     typical = prior.mean(configurations)
-    ax.plot(lambdas, typical, "--", color=LEARNED.colour, label="typical task")
+    ax.plot(lambdas, typical, "--", color=LEARNED.color, label="typical task")
     seen = prior.space.decode(task.X[near])
     places = [row["lambda"] for row in seen]
-    ax.plot(places, task.y[near], "o", color=COLD.colour, ms=1.8, label="the task")
+    ax.plot(places, task.y[near], "o", color=COLD.color, ms=1.8, label="the task")
     ax.set(xscale="log", xlabel="lambda (alpha = 0.5)", ylabel="AUC", ylim=(-1, 2.2))
     ax.legend(frameon=False)
     ax.figure.savefig(FOLDER / "prior-band.png", dpi=110)

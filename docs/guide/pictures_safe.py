@@ -82,15 +82,13 @@ def weather() -> None:
     optimum = np.array([supplies[np.argmin(cost(supplies, z))] for z in outside])
     lost = [cost(x, z) - cost(supplies, z).min() for x, z in zip(chosen, outside, strict=True)]
     figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3.4), layout="constrained")
-    left.plot(outside, optimum, TRUTH.line, color=TRUTH.colour, label="best, unknown")
-    left.plot(outside, chosen, color=LEARNED.colour, label="chosen")
+    left.plot(outside, optimum, TRUTH.line, color=TRUTH.color, label="best, unknown")
+    left.plot(outside, chosen, color=LEARNED.color, label="chosen")
     left.plot(seen, np.full(20, 25.0), "|", color="0.4", ms=10, label="weather seen")
     left.set(xlabel="outdoor temperature", ylabel="supply temperature", title="What to set")
     left.legend(fontsize=8)
-    right.plot(
-        outside, [c.regret for c in found], color=LEARNED.colour, label="at most (certified)"
-    )
-    right.plot(outside, lost, TRUTH.line, color=TRUTH.colour, label="in fact, unknown")
+    right.plot(outside, [c.regret for c in found], color=LEARNED.color, label="at most (certified)")
+    right.plot(outside, lost, TRUTH.line, color=TRUTH.color, label="in fact, unknown")
     right.plot(seen, np.zeros(20), "|", color="0.4", ms=10)
     right.set(xlabel="outdoor temperature", ylabel="cost above the best", title="How good it is")
     right.set_ylim(bottom=0)

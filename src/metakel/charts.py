@@ -34,20 +34,20 @@ class Style:
     ----------
     name : str
         The role.
-    colour, on_dark : str
+    color, on_dark : str
         On white, and on a dark page.
     line : "-", "--" or ":"
     """
 
     name: str
-    colour: str
+    color: str
     on_dark: str = ""
     line: str = "-"
 
     @property
     def look(self) -> dict[str, Any]:
         """Options of matplotlib's lines."""
-        return {"color": self.colour, "linestyle": self.line}
+        return {"color": self.color, "linestyle": self.line}
 
 
 LEARNED = Style("learned", "#0072b2", "#6cb8ea")  # with what past tasks teach
@@ -66,8 +66,8 @@ ROLES = (
 )
 # For curves that have no role of their own.
 SERIES = tuple(
-    Style(f"series-{i}", colour)
-    for i, colour in enumerate(
+    Style(f"series-{i}", color)
+    for i, color in enumerate(
         ["#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#f0c000", "#222222"]
     )
 )
@@ -177,7 +177,7 @@ def _round_steps(low: float, high: float) -> list[float]:
 
 def style_sheet() -> str:
     """CSS that gives everything of the class of a role its colour, on light and dark pages."""
-    light = " ".join(f"--{role.name}: {role.colour};" for role in ROLES)
+    light = " ".join(f"--{role.name}: {role.color};" for role in ROLES)
     dark = " ".join(f"--{role.name}: {role.on_dark};" for role in ROLES)
     classes = "\n".join(f".{role.name} {{ --colour: var(--{role.name}); }}" for role in ROLES)
     return (

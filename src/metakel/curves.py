@@ -413,8 +413,8 @@ def _usual(tasks: Sequence[Array]) -> Array:
     scaled = [curves / _spread(curves) for curves in tasks]
     x = np.concatenate([curves - curves[:, HALVES] for curves in scaled])
     y = np.concatenate([curves[:, -1:] - curves for curves in scaled])
-    centred = x - x.mean(axis=0)
-    slope = (centred * y).sum(axis=0) / np.maximum((centred * centred).sum(axis=0), TINY)
+    centered = x - x.mean(axis=0)
+    slope = (centered * y).sum(axis=0) / np.maximum((centered * centered).sum(axis=0), TINY)
     intercept = y.mean(axis=0) - slope * x.mean(axis=0)
     off = np.quantile(np.abs(y - intercept - slope * x), DEVIATION, axis=0)
     return np.array([intercept, slope, np.maximum(off, LEAST)])

@@ -198,8 +198,8 @@ def draw(prior: Prior, task: Task, tuner: Tuner, compared: Sequence[Comparison],
     figure.colorbar(cloud, ax=left, label="AUC")
     for t, trial in enumerate(tuner.trials.observed[:10], start=1):
         place = (trial.point["lambda"], trial.point["alpha"])
-        left.plot(*place, "o", ms=13, mfc="white", mec=CHOSEN.colour, mew=1.5)
-        left.annotate(str(t), place, ha="center", va="center", fontsize=8, color=CHOSEN.colour)
+        left.plot(*place, "o", ms=13, mfc="white", mec=CHOSEN.color, mew=1.5)
+        left.annotate(str(t), place, ha="center", va="center", fontsize=8, color=CHOSEN.color)
     left.set(
         xscale="log", xlabel="lambda", ylabel="alpha",
         title=f"A new data set, {task.name}: the first 10 choices",

@@ -61,7 +61,7 @@ def band(
         seen_y = np.concatenate([np.zeros(0), *(batch.y for batch in batches)])
     lower, upper = (bound[order] for bound in bounds)
     shade(ax, x, lower, upper, LEARNED, label=f"{1 - delta:.0%} confidence, all x and t")
-    ax.plot(x, mean[order], color=LEARNED.colour, label="posterior mean")
+    ax.plot(x, mean[order], color=LEARNED.color, label="posterior mean")
     if truth is not None:
         values = np.asarray(truth, dtype=np.float64)
         if values.shape == (len(grid), 1):
@@ -71,7 +71,7 @@ def band(
         ax.plot(x, values[order], label="function", linewidth=1, **TRUTH.look)
     if len(seen_x):
         label = f"{len(seen_x)} observation{'s' if len(seen_x) > 1 else ''}"
-        look: dict[str, Any] = {"color": OBSERVED.colour, "markersize": 4.2, "clip_on": False}
+        look: dict[str, Any] = {"color": OBSERVED.color, "markersize": 4.2, "clip_on": False}
         ax.plot(seen_x[:, 0], seen_y, "o", label=label, **look)
     awaited = np.array(waiting, dtype=np.float64).reshape(-1, 1)
     if next_point is not None:
@@ -90,7 +90,7 @@ def band(
 
 def curve(
     x: ArrayLike,
-    centre: ArrayLike,
+    center: ArrayLike,
     lower: ArrayLike,
     upper: ArrayLike,
     *,
@@ -103,7 +103,7 @@ def curve(
 
     Parameters
     ----------
-    x, centre, lower, upper : (n,) arrays
+    x, center, lower, upper : (n,) arrays
     style : Style
         Colour and line, of `metakel.charts`.
     label : str
@@ -114,7 +114,7 @@ def curve(
     """
     ax = ax or new_axes()
     shade(ax, x, lower, upper, style)
-    ax.plot(np.asarray(x), np.asarray(centre), label=label or None, **{**style.look, **look})
+    ax.plot(np.asarray(x), np.asarray(center), label=label or None, **{**style.look, **look})
     return ax
 
 
@@ -125,7 +125,7 @@ def shade(
     low, high = (np.asarray(edge, dtype=np.float64) for edge in (lower, upper))
     finite = np.isfinite(low) & np.isfinite(high)
     edges = np.where(finite, low, np.nan), np.where(finite, high, np.nan)
-    look: dict[str, Any] = {"color": style.colour, "alpha": BAND_OPACITY, "linewidth": 0}
+    look: dict[str, Any] = {"color": style.color, "alpha": BAND_OPACITY, "linewidth": 0}
     ax.fill_between(np.asarray(x), *edges, label=label or None, **look)
 
 

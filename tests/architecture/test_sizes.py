@@ -1,9 +1,11 @@
-"""Laws of size: few arguments, few attributes, no class asked for, no copy changed."""
+"""Laws of size and names: few arguments, few attributes, no class asked for, one spelling."""
 
 from __future__ import annotations
 
 import ast
 import json
+import re
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -95,3 +97,23 @@ def test_no_copy_is_changed_after_it_was_made():
         if isinstance(node, ast.Call) and ast.unparse(node) in ("copy(self)", "copy.copy(self)")
     ]
     assert not copied
+
+
+BRITISH = re.compile(
+    r"(?<![a-z])(centre|colour|neighbour|behaviour|favour|normalis|maximis|minimis|optimis|"
+    r"regularis|recognis|standardis|initialis|summaris|randomis|penalis|labelled|modelled)"
+)
+
+
+def test_names_have_one_spelling():
+    """The American one, as in the packages that ours are used with; prose is British."""
+    assert BRITISH.search("the_centre_of")
+    assert not BRITISH.search("minimize_center")
+    found = []
+    for file in sorted(HOME.rglob("*.py")):
+        with file.open("rb") as stream:
+            names = {
+                t.string for t in tokenize.tokenize(stream.readline) if t.type == tokenize.NAME
+            }
+        found += [f"{file.name}: {name}" for name in names if BRITISH.search(name.lower())]
+    assert not found

@@ -49,18 +49,18 @@ def points(element: ElementTree.Element) -> list[tuple[float, float]]:
     ]
 
 
-def test_colours_are_named_in_one_place():
-    colour = re.compile(r"""["']#[0-9a-fA-F]{6}["']|color=["']""")
+def test_colors_are_named_in_one_place():
+    color = re.compile(r"""["']#[0-9a-fA-F]{6}["']|color=["']""")
     files = [*(ROOT / "src").rglob("*.py"), *(ROOT / "reproduction").glob("*.py")]
-    found = [path.name for path in files if colour.search(path.read_text(encoding="utf-8"))]
+    found = [path.name for path in files if color.search(path.read_text(encoding="utf-8"))]
     assert found == ["charts.py"]
 
 
-def test_every_role_has_a_colour_on_light_and_on_dark_pages():
+def test_every_role_has_a_color_on_light_and_on_dark_pages():
     sheet = style_sheet()
     light, dark = sheet.split("@media")
     for role in ROLES:
-        assert f"--{role.name}: {role.colour};" in light
+        assert f"--{role.name}: {role.color};" in light
         assert f"--{role.name}: {role.on_dark};" in dark
         assert role.on_dark
     assert len({role.name for role in ROLES}) == len(ROLES)

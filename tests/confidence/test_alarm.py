@@ -92,12 +92,12 @@ def test_false_alarms_have_probability_at_most_delta():
 def test_without_features_a_norm_bound_far_too_small_is_doubled_until_it_fits():
     kernel = KernelSum.uniform(squared_exponential([0.7], d0=1), weight=1.0)
     rng = np.random.default_rng(0)
-    centres = rng.uniform(-1, 1, (4, 1))
+    centers = rng.uniform(-1, 1, (4, 1))
     weights = rng.normal(size=4)
-    norm = sqrt(weights @ kernel(centres) @ weights)
+    norm = sqrt(weights @ kernel(centers) @ weights)
     X = rng.uniform(-1, 1, (40, 1))
     sequence = ConfidenceSequence(kernel, noise_std=SIGMA, norm_bound=norm / 30, points=GRID)
-    sequence.tell(X, kernel(X, centres) @ weights + SIGMA * rng.normal(size=40))
+    sequence.tell(X, kernel(X, centers) @ weights + SIGMA * rng.normal(size=40))
     assert norm / 30 < sequence.hypothesis.norm_bound <= 2 * norm
     assert len(sequence.alarms) >= 2
 

@@ -66,7 +66,7 @@ def test_dmm_lies_in_amm_and_amm_in_ay(t, rho):
 
 
 @pytest.mark.parametrize("method", ["amm", "ay", "paper-corrected", "dmm"])
-def test_only_rescaling_kernel_regulariser_and_norm_together_changes_nothing(method):
+def test_only_rescaling_kernel_regularizer_and_norm_together_changes_nothing(method):
     w, c = world(), 4.0
     X, y = data(w)
     form, rescaled = (
@@ -104,16 +104,16 @@ def test_amm_is_not_vacuous_and_covers_for_one_constant_feature():
     runs, horizon = 2000, 200
     t = np.arange(1, horizon + 1)
     y = 1.0 + rng.standard_normal((runs, horizon))
-    centre = np.cumsum(y, axis=1) / (t + 1)
+    center = np.cumsum(y, axis=1) / (t + 1)
     half = np.sqrt((1 + np.log1p(t) + 2 * log(1 / DELTA)) / (t + 1))
-    missed = (np.abs(centre - 1.0) > half).any(axis=1)
+    missed = (np.abs(center - 1.0) > half).any(axis=1)
     assert missed.sum() <= failures_allowed(runs, DELTA)
     assert missed.mean() >= 0.005
     w = World.draw(rng, d=1, norm=1.0)
     sequence = ConfidenceSequence(w.kernel, noise_std=1.0, norm_bound=1.0, method="amm")
     sequence.tell(np.zeros((horizon, 1)), y[0])
     lower, upper = sequence.interval(np.zeros((1, 1)))
-    assert_allclose([lower[0], upper[0]], centre[0, -1] + half[-1] * np.array([-1, 1]))
+    assert_allclose([lower[0], upper[0]], center[0, -1] + half[-1] * np.array([-1, 1]))
 
 
 @pytest.mark.parametrize(

@@ -57,13 +57,13 @@ def test_not_knowing_the_kernel_costs_at_most_two_log_one_over_its_share(options
     assert several.radius**2 <= alone.radius**2 + 2 * log(1 / share) + 1e-9
 
 
-def test_a_neighbour_in_the_mixture_costs_no_more_than_its_own_share():
+def test_a_neighbor_in_the_mixture_costs_no_more_than_its_own_share():
     """So that a part of that base kernel is noticed almost as if only it had been in doubt."""
     rng = np.random.default_rng(1)
     X, y = rng.uniform(-1, 1, (15, 1)), rng.normal(size=15)
     watching = ConfidenceSequence(kernel([1, 3]), method=WATCH, **OPTIONS)
-    neighbour = kernel([1, 3, 7])
-    alone = ConfidenceSequence(neighbour, full=neighbour, **OPTIONS)
+    neighbor = kernel([1, 3, 7])
+    alone = ConfidenceSequence(neighbor, full=neighbor, **OPTIONS)
     for sequence in (watching, alone):
         sequence.tell(X, y)
     price = 2 * log((BASE.p - 2) / WATCHED)
@@ -132,7 +132,7 @@ def test_without_probes_gp_ucb_hardly_hears_it():
     assert alarms(25, probes=0, missing=1) <= 15
 
 
-def test_probes_and_neighbours_cause_no_false_alarms():
+def test_probes_and_neighbors_cause_no_false_alarms():
     assert alarms(40, probes=8, missing=0) <= failures_allowed(40, DELTA)
 
 

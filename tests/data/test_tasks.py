@@ -251,7 +251,7 @@ def test_a_seed_is_no_generator_and_the_message_says_how_to_make_one(rng, seed):
         lambda: space.sample(rng, 3),
         lambda: mk.box([(0, 1)]).sample(rng, 2),
         lambda: mk.grid([(0, 1)], 3).sample(rng, 2),
-        lambda: mk.grid([(0, 1)], 3).maximise(lambda X: X[:, 0], rng),
+        lambda: mk.grid([(0, 1)], 3).maximize(lambda X: X[:, 0], rng),
     ]
     if rng is not None:
         asked.append(lambda: history.folds(2, rng=rng))  # before the first fold is asked for

@@ -85,7 +85,7 @@ def measured(point):
     return -((point["x"] - 0.4) ** 2) - (point["y"] - 0.4) ** 2 - effect
 
 
-def test_new_parameters_are_optimised_with_the_known_ones(prior, tmp_path):
+def test_new_parameters_are_optimized_with_the_known_ones(prior, tmp_path):
     optimizer = prior.optimizer(new=NEW)
     for _ in range(15):
         point = optimizer.ask()

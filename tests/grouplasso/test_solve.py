@@ -11,7 +11,7 @@ from reference import Data, cut, draw
 
 from metakel.errors import InputError, NotConverged, ShapeError
 from metakel.grouplasso import Problem, lambda_max, path, solve, solve_square_root
-from metakel.grouplasso.solve import evaluator_of, optimise
+from metakel.grouplasso.solve import evaluator_of, optimize
 
 RAGGED_DIMS = (1, 4, 2, 3, 1, 2)
 TIGHT = 1e-14
@@ -274,7 +274,7 @@ def test_kernel_form_of_the_optimality_conditions(seed):
 
 def on_rows(problem, lam):
     evaluator = evaluator_of(problem)
-    optimise(evaluator, np.full(problem.p, lam), None, tol=1e-10, max_iterations=100, progress=None)
+    optimize(evaluator, np.full(problem.p, lam), None, tol=1e-10, max_iterations=100, progress=None)
     return not hasattr(evaluator._side, "gram")
 
 

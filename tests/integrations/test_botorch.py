@@ -93,8 +93,8 @@ def test_mean_and_kernel_of_a_prior_go_together():
     mean, variance = mean_and_variance(
         botorch_model(GPyTorchKernel(learned.kernel), X, y, mean=GPyTorchMean(learned)), GRID[::40]
     )
-    ours = mk.posterior(learned.kernel, X, y - learned.centre(X), noise_var=NOISE)
-    assert_allclose(mean, learned.centre(GRID[::40]) + ours.mean(GRID[::40]), atol=1e-6)
+    ours = mk.posterior(learned.kernel, X, y - learned.center(X), noise_var=NOISE)
+    assert_allclose(mean, learned.center(GRID[::40]) + ours.mean(GRID[::40]), atol=1e-6)
     assert_allclose(variance, ours.var(GRID[::40]), atol=1e-6)
 
 
@@ -155,7 +155,7 @@ def test_conditioning_later_equals_conditioning_at_once(name):
         assert_allclose(one, other, atol=1e-6)
 
 
-def test_your_own_function_is_optimised_without_gradients():
+def test_your_own_function_is_optimized_without_gradients():
     own = mk.KernelSum.uniform(
         mk.kernels.from_features(
             lambda X: np.column_stack([X[:, 0], 2 + X[:, 1] ** 2]), 2, name="mine"

@@ -150,7 +150,7 @@ def test_the_mean_is_that_of_the_prior_and_differentiable():
     for dtype, rtol in ((torch.float64, 1e-12), (torch.float32, 1e-5)):
         found = mean.to(dtype)(torch.tensor(X, dtype=dtype))
         assert found.dtype == dtype
-        assert_allclose(found, learned.centre(X), rtol=rtol)
+        assert_allclose(found, learned.center(X), rtol=rtol)
     batch = torch.tensor(X[:6].reshape(2, 3, 2), requires_grad=True)
     assert mean.double()(batch).shape == (2, 3)
     assert torch.autograd.gradcheck(mean, (batch,))

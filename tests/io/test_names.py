@@ -32,7 +32,7 @@ def with_output(name: str) -> dict[str, list[object]]:
         "Laufzeit",
     ],
 )
-def test_a_loss_is_neither_maximised_nor_minimised_in_silence(name):
+def test_a_loss_is_neither_maximized_nor_minimized_in_silence(name):
     rows = with_output(name)
     with pytest.raises(InputError, match=f"{name}.*minimize=True, or .*minimize=False") as refusal:
         History.from_frame(rows, task="task", output=name)
@@ -44,7 +44,7 @@ def test_a_loss_is_neither_maximised_nor_minimised_in_silence(name):
 
 
 @pytest.mark.parametrize("name", ["auc", "y", "yield", "neg_mean_squared_error", "lifetime"])
-def test_other_outputs_are_maximised_as_before(name):
+def test_other_outputs_are_maximized_as_before(name):
     assert not small_is_good(name)
     assert History.from_frame(with_output(name), task="task", output=name)[0].y[0] == 1.0
 

@@ -399,7 +399,7 @@ def test_points_that_may_stand_between_thousands_have_a_note(tmp_path, cells, no
     assert bool(said) is noted
 
 
-def test_a_score_is_maximised_with_a_note_until_somebody_says_so():
+def test_a_score_is_maximized_with_a_note_until_somebody_says_so():
     table = {"data": ["a", "b"] * 10, "x": np.linspace(0, 1, 20), "score": np.arange(20) % 7 / 7}
     wanted = {"task": "data", "output": "score"}
     assert "score: larger is taken as better; if" in str(History.from_frame(table, **wanted).report)

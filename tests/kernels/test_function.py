@@ -43,14 +43,14 @@ def test_it_has_one_coefficient_for_every_feature():
 
 @pytest.mark.parametrize("storable", [True, False])
 def test_around_it_a_search_of_a_box_asks_where_the_upper_bound_is_largest(storable):
-    centre = F if storable else lambda X: F(X)
+    center = F if storable else lambda X: F(X)
     game = gpucb(
         KERNEL,
         mk.box([(-1, 1)] * 2),
         rng=np.random.default_rng(0),
         noise_std=0.1,
         norm_bound=1.0,
-        centre=centre,
+        center=center,
         slack=0.01,
     )
     game.tell(Z, F(Z))

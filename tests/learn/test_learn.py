@@ -319,9 +319,9 @@ def test_noise_is_estimated_from_the_tasks_with_more_points_than_features(loss):
     expected = np.sqrt(rss / (6 + 40 + 40))
     assert_allclose(learned.noise_std, expected, rtol=1e-8)
     assert_allclose(learned.noise_std, 0.3, rtol=0.2)
-    assert learned.rule == "self-normalised"
+    assert learned.rule == "self-normalized"
     short = mk.learn_kernel(mk.History.from_pairs(pairs[:3]), L2)  # 6 degrees of freedom
-    assert short.rule == "self-normalised"
+    assert short.rule == "self-normalized"
     assert short.noise_source == "cross-validation"
     by_hand = mk.learn_kernel(mk.History.from_pairs(pairs[:3]), L2, lam="cv").noise_std
     assert_allclose(short.noise_std, by_hand)
@@ -401,7 +401,7 @@ def noise_selects(rule, strength, runs=200):
     return sum(one.active.size > 0 for one in learned)
 
 
-@pytest.mark.parametrize("rule", ["self-normalised", "chernoff", "square-root"])
+@pytest.mark.parametrize("rule", ["self-normalized", "chernoff", "square-root"])
 def test_at_half_of_lambda_noise_alone_selects_nothing(rule):
     assert noise_selects(rule, 0.5) <= stats.binom.ppf(1 - 1e-4, 200, 0.1)
 

@@ -11,7 +11,7 @@ from gpucb import gpucb
 from metakel.errors import InputError
 from metakel.kernels import legendre
 from metakel.learn import as_problem, learn_kernel
-from metakel.learn.rules import lifelong, monte_carlo, self_normalised
+from metakel.learn.rules import lifelong, monte_carlo, self_normalized
 from metakel.search import grid
 
 NOISE, BOUND, DELTA = 0.1, 3.0, 0.1
@@ -59,7 +59,7 @@ def test_the_price_of_all_relearnings_is_small(n):
         pairs = [(rng.uniform(-1, 1, n), rng.standard_normal(n)) for _ in range(m)]
         problem = as_problem(mk.History.from_pairs(pairs), base)
         level = {"noise_std": 1.0, "delta": 0.1, "sup": base.sup}
-        ratio = lifelong(problem, **level) / self_normalised(problem, **level)
+        ratio = lifelong(problem, **level) / self_normalized(problem, **level)
         assert (ratio >= 1).all()
         assert (ratio <= 1.25).all()
 

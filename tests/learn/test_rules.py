@@ -21,13 +21,13 @@ from metakel.learn.rules import (
     monte_carlo,
     paper,
     pivotal_lambda,
-    self_normalised,
+    self_normalized,
 )
 from metakel.theory import lambda_min_paper
 
 GROUPS = [slice(0, 1), slice(1, 3), slice(3, 6), slice(6, 7)]
 ONE_COLUMN_EACH = [slice(j, j + 1) for j in range(20)]
-ANALYTIC = ("self-normalised", "hkz", "dimension-free", "chernoff", "paper")
+ANALYTIC = ("self-normalized", "hkz", "dimension-free", "chernoff", "paper")
 
 
 def bounded_features(rng, m=5, n=12):
@@ -101,15 +101,15 @@ def test_grams_give_the_lambda_of_the_features_they_come_from(rule, Phi, problem
     assert_allclose(lam_of(rule, grams), lam_of(rule, problem), rtol=1e-10)
 
 
-def test_self_normalised_with_grams_uses_the_rank_that_n_points_can_have(Phi):
+def test_self_normalized_with_grams_uses_the_rank_that_n_points_can_have(Phi):
     grams = Problem.from_grams([F[None] @ F.T for F in Phi], np.ones(Phi.shape[:2]))
     features = problem_of(np.pad(Phi, ((0, 0), (0, 0), (0, 20))), [slice(0, 27)])
     assert_allclose(
-        lam_of("self-normalised", grams, sup=7.0), lam_of("self-normalised", features, sup=7.0)
+        lam_of("self-normalized", grams, sup=7.0), lam_of("self-normalized", features, sup=7.0)
     )
 
 
-@pytest.mark.parametrize("rule", ["self-normalised", "dimension-free"])
+@pytest.mark.parametrize("rule", ["self-normalized", "dimension-free"])
 @pytest.mark.parametrize("factor", [1e-3, 50.0])
 def test_scaling_features_and_sup_scales_lambda(rule, factor, Phi, problem):
     scaled = problem_of(factor * Phi)
@@ -126,21 +126,21 @@ def test_rules_that_read_the_scale_off_the_data_follow_each_group(rule, Phi, pro
 
 
 def test_unknown_sup_counts_as_one(problem):
-    known = lam_of("self-normalised", problem, sup=np.ones(4))
-    assert_array_equal(lam_of("self-normalised", problem), known)
-    assert_array_equal(lam_of("self-normalised", problem, sup=[1, np.nan, 1, np.nan]), known)
+    known = lam_of("self-normalized", problem, sup=np.ones(4))
+    assert_array_equal(lam_of("self-normalized", problem), known)
+    assert_array_equal(lam_of("self-normalized", problem, sup=[1, np.nan, 1, np.nan]), known)
 
 
 def test_rho_does_not_look_at_the_points(problem):
     # Without features the rule is 4 sigma / N sqrt(rho 2 log(8 p / delta)), at the smallest rho.
     empty = problem_of(np.zeros((5, 12, 7)))
     log_term = 2 * np.log(8 * 4 / 0.1)
-    largest = 128 * (lam_of("self-normalised", empty) * 60 / 4) ** 2 / log_term
+    largest = 128 * (lam_of("self-normalized", empty) * 60 / 4) ** 2 / log_term
     expected = [
         4 / 60 * np.sqrt(min(bound(v, top * 2.0**-i, log_term) for i in range(8)))
         for v, top in zip(problem.spectra(), largest, strict=True)
     ]
-    assert_allclose(lam_of("self-normalised", problem), expected)
+    assert_allclose(lam_of("self-normalized", problem), expected)
     # ... and the largest rho minimises the worst case.
     grid = np.geomspace(largest[0] / 100, largest[0] * 100, 2001)
     worst = (12 + grid) * (5 * np.log1p(12 / grid) + log_term)
@@ -148,7 +148,7 @@ def test_rho_does_not_look_at_the_points(problem):
 
 
 def bound(v, rho, log_term):
-    """Squared self-normalised bound of unit noise at one rho."""
+    """Squared self-normalized bound of unit noise at one rho."""
     return (v.max() + rho) * (np.log1p(v / rho).sum() + log_term)
 
 
@@ -169,7 +169,7 @@ def test_at_worst_the_grid_of_rho_has_the_price_of_eight_times_as_many_kernels(m
     single = single_rho(ones, np.ones(20))
     # reference: an independent implementation
     assert_allclose(single / lam_of("paper", ones), ratio, atol=1e-3)
-    price = lam_of("self-normalised", ones) / single
+    price = lam_of("self-normalized", ones) / single
     assert (price >= 1).all()
     assert (price <= np.sqrt(np.log(8 * 20 / 0.1) / np.log(20 / 0.1)) * (1 + 1e-6)).all()
 
@@ -179,7 +179,7 @@ def test_the_grid_of_rho_gains_where_features_are_small_at_most_points(m):
     base = legendre(20, scaling="l2")
     X = np.random.default_rng(0).uniform(-1, 1, (m, 30, 1))
     wavy = problem_of(np.stack([base.features(x) for x in X]), ONE_COLUMN_EACH)
-    lam = lam_of("self-normalised", wavy, sup=base.sup)
+    lam = lam_of("self-normalized", wavy, sup=base.sup)
     gained = lam / single_rho(wavy, base.sup)
     assert gained[-1] < 0.7
     assert np.median(gained) < 0.85
@@ -285,11 +285,11 @@ def walks():
     return np.random.default_rng(6).standard_normal((2000, HORIZON)).cumsum(axis=1)
 
 
-def test_self_normalised_survives_a_policy_that_stops_when_it_likes(walks):
+def test_self_normalized_survives_a_policy_that_stops_when_it_likes(walks):
     # The worst policy: stop at the first n at which the event fails.
     levels = np.array(
         [
-            n / 4 * self_normalised(OneTask(n), noise_std=1.0, delta=0.1, planned_sizes=HORIZON)[0]
+            n / 4 * self_normalized(OneTask(n), noise_std=1.0, delta=0.1, planned_sizes=HORIZON)[0]
             for n in range(1, HORIZON + 1)
         ]
     )
@@ -297,7 +297,7 @@ def test_self_normalised_survives_a_policy_that_stops_when_it_likes(walks):
     assert coverage >= stats.binom.ppf(1e-4, len(walks), 0.9) / len(walks)
 
 
-@pytest.mark.parametrize(("rule", "survives"), [("self-normalised", True), ("monte-carlo", False)])
+@pytest.mark.parametrize(("rule", "survives"), [("self-normalized", True), ("monte-carlo", False)])
 def test_the_event_under_a_policy_that_looks_away_when_noise_has_piled_up(rule, survives, walks):
     # One feature in {0, 1}, HORIZON points: 1 until the event fails, if it ever does, then 0.
     levels = np.array(
@@ -389,7 +389,7 @@ def test_given_values_are_used_as_they_are(problem):
         ({"rule": [0.1, 0.1, 0.1]}, ShapeError, r"\(3,\).*\(4,\)"),
         ({"rule": ["a"]}, InputError, r"\[.a.\]; expected numbers > 0"),
         ({"rule": None}, InputError, "lam is None; expected numbers > 0"),
-        ({"rule": "lasso"}, InputError, r"'lasso'.*self-normalised, hkz"),
+        ({"rule": "lasso"}, InputError, r"'lasso'.*self-normalized, hkz"),
         ({"rule": "square-root"}, InputError, "pivotal_lambda"),
         ({"noise_std": None}, InputError, "noise_std is None"),
         ({"delta": 0.0}, InputError, "delta is 0"),
@@ -407,7 +407,7 @@ def test_single_rules_refuse_what_they_cannot_use(problem):
     with pytest.raises(InputError, match="at least 99"):
         monte_carlo(problem, noise_std=1.0, delta=0.01, rng=np.random.default_rng(0), draws=98)
     with pytest.raises(ShapeError, match="one value per kernel"):
-        lam_of("self-normalised", problem, sup=np.ones(3))
+        lam_of("self-normalized", problem, sup=np.ones(3))
     with pytest.raises(InputError, match="kernel 0 has mean"):
         lam_of("dimension-free", problem_of(3 * np.ones((2, 5, 7))))
     with pytest.raises(InputError, match=r"rng is 0; expected a numpy\.random\.Generator"):

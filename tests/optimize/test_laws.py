@@ -295,8 +295,8 @@ def test_finite_and_named_domains_of_the_same_points_have_the_same_argmax():
     rng = np.random.default_rng(1)
     for _ in range(20):
         w = rng.standard_normal(named.d0)
-        found = named.maximise(lambda Z, w=w: np.sin(3 * Z @ w), np.random.default_rng(0))
-        other = finite.maximise(lambda Z, w=w: np.sin(3 * Z @ w), np.random.default_rng(0))
+        found = named.maximize(lambda Z, w=w: np.sin(3 * Z @ w), np.random.default_rng(0))
+        other = finite.maximize(lambda Z, w=w: np.sin(3 * Z @ w), np.random.default_rng(0))
         assert found[1] == other[1]
         assert_array_equal(found[0], other[0])
 
@@ -306,16 +306,16 @@ def test_boxes_and_named_domains_of_the_same_points_have_the_same_argmax():
     named, square = SearchSpace(space, space), mk.box([(-1, 1), (-1, 1)])
     rng = np.random.default_rng(1)
     for _ in range(10):
-        centre, bend = rng.uniform(-1.2, 1.2, 2), rng.uniform(0.5, 3, 2)
+        center, bend = rng.uniform(-1.2, 1.2, 2), rng.uniform(0.5, 3, 2)
 
-        def f(Z, c=centre, b=bend):
+        def f(Z, c=center, b=bend):
             return -np.square((Z - c) * b).sum(axis=1)
 
-        def gradient(Z, f=f, c=centre, b=bend):
+        def gradient(Z, f=f, c=center, b=bend):
             return f(Z), -2 * (Z - c) * b**2
 
         found = [
-            d.maximise(f, np.random.default_rng(0), gradient=gradient) for d in (named, square)
+            d.maximize(f, np.random.default_rng(0), gradient=gradient) for d in (named, square)
         ]
         assert_allclose(found[0][0], found[1][0], atol=0.1)
         assert_allclose(found[0][1], found[1][1], atol=1e-3 * np.ptp(f(square.sample(rng, 99))))

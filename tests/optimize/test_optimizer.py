@@ -44,9 +44,9 @@ def test_fixed_nu_is_the_posterior_mean_plus_nu_deviations():
     for nu, noise_var in ((2.0, None), (lambda t: 1 + t, lambda t: 1 + 2 / t)):
         game = optimizer(problem, LINE, norm_bound=None, nu=nu, noise_var=noise_var)
         play(game, problem, 5)
-        regulariser = NOISE**2 if noise_var is None else 1 + 2 / 6
+        regularizer = NOISE**2 if noise_var is None else 1 + 2 / 6
         factor = 2.0 if noise_var is None else 7.0
-        post = posterior(problem.kernel, game.X, game.y, noise_var=regulariser)
+        post = posterior(problem.kernel, game.X, game.y, noise_var=regularizer)
         upper = post.mean(LINE.X) + factor * post.std(LINE.X)
         chosen = LINE.index(game.ask()[None])[0]
         assert upper[chosen] >= upper.max() - 1e-8 * np.ptp(upper)

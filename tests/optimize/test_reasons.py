@@ -100,7 +100,7 @@ def test_another_choice_is_not_near():
         why = optimizer.explain({"a": 0.0, "kind": kind})
         same = {task for task, x in zip(past.tasks, past.points, strict=True) if x["kind"] == kind}
         assert why.near <= len(same)
-        named = [run.x["kind"] == kind for run in why.neighbours]
+        named = [run.x["kind"] == kind for run in why.neighbors]
         assert named == sorted(named, reverse=True)
         assert sum(named) == min(len(same), len(named))
 
@@ -182,10 +182,10 @@ def test_no_run_of_a_past_task_stands_below_a_sentence_that_there_is_none():
     optimizer, past = prior.optimizer(), prior.best_runs
     for x in [*past.points[:5], *configurations(prior, 10), {"a": 0.97, "kind": "x"}]:
         why = optimizer.explain(x)
-        near = [run for run in why.neighbours if run.distance <= 1 and run.x["kind"] == x["kind"]]
-        assert min(why.near, len(why.neighbours)) == len(near)
+        near = [run for run in why.neighbors if run.distance <= 1 and run.x["kind"] == x["kind"]]
+        assert min(why.near, len(why.neighbors)) == len(near)
         assert ("elsewhere; the nearest were:" in why.support) == (why.near == 0)
-        assert why.neighbours
+        assert why.neighbors
         assert "None of" not in str(why)
 
 
@@ -197,7 +197,7 @@ def test_a_minimum_is_explained_like_the_maximum_of_one_minus_it():
     assert a.expected.low == pytest.approx(1 - b.expected.high)
     assert a.best == pytest.approx(1 - b.best)
     assert (a.explores, a.near) == (b.explores, b.near)
-    assert [n.task for n in a.neighbours] == [n.task for n in b.neighbours]
+    assert [n.task for n in a.neighbors] == [n.task for n in b.neighbors]
 
 
 def test_the_first_suggestion_exploits_and_a_bad_place_is_worse():
@@ -220,9 +220,9 @@ def test_the_nearest_best_runs_of_past_tasks_speak_for_it():
     optimizer = prior.optimizer()
     x = optimizer.peek()
     why = optimizer.explain(x)
-    distances = [run.distance for run in why.neighbours]
+    distances = [run.distance for run in why.neighbors]
     assert distances == sorted(distances)
-    assert len({run.task for run in why.neighbours}) == len(why.neighbours)
+    assert len({run.task for run in why.neighbors}) == len(why.neighbors)
     assert distances[0] == pytest.approx(past.distances(prior.space.encode([x])[0]).min())
     assert why.tasks == len(prior.info.tasks)
     far = optimizer.explain({"a": 0.97, "kind": "x"})
@@ -233,8 +233,8 @@ def test_the_nearest_best_runs_of_past_tasks_speak_for_it():
 def test_runs_of_this_task_are_named_first():
     tuner = played(accuracies())
     why = tuner.explain(tuner.best.x)
-    assert why.neighbours[0].task == ""
-    assert why.neighbours[0].distance == 0
+    assert why.neighbors[0].task == ""
+    assert why.neighbors[0].distance == 0
     assert "this run: " in str(why)
 
 

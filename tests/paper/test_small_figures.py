@@ -112,7 +112,7 @@ def test_support_is_found_over_the_noise():
 def test_literal_scaling_with_lambda_of_the_paper_loses_the_support():
     numbers = measured("recovery", "literal")
     assert numbers["found 0.03, σ = 0.01"] <= 0.25
-    assert numbers["found self-normalised, σ = 0.01"] >= 0.85
+    assert numbers["found self-normalized, σ = 0.01"] >= 0.85
 
 
 # misspecified

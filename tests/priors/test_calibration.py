@@ -76,7 +76,7 @@ def test_the_norm_of_a_task_is_the_smallest_that_explains_its_values_up_to_the_n
     norms = needed_norms(calibration.task_gp, calibration.model, fresh)
     for task, norm in zip(fresh, norms, strict=True):
         noise = np.full(task.n, calibration.noise_std)
-        batch = Batch(task.X, task.y - calibration.centre(task.X), noise)
+        batch = Batch(task.X, task.y - calibration.center(task.X), noise)
         spectrum = no_observations(calibration.kernel).append(batch).spectrum()
         own, less = (
             smallest_squared_radius(spectrum, squared_radius=task.n, norm_bound=share * norm)
@@ -126,9 +126,9 @@ def test_a_wrong_norm_bound_is_noticed(prior):
     )
     rng = np.random.default_rng(2)
     Z = rng.uniform(-1, 1, (40, 2))
-    centre, bound = small.centre(Z), small.norm_bound(0.1)
+    center, bound = small.center(Z), small.norm_bound(0.1)
     width = bound * np.sqrt(small.kernel.diag(Z))
-    misses = [bool((np.abs(draw_task(rng)(Z) - centre) > width).any()) for _ in range(20)]
+    misses = [bool((np.abs(draw_task(rng)(Z) - center) > width).any()) for _ in range(20)]
     assert sum(misses) > 10
 
 

@@ -273,8 +273,8 @@ def test_rows_that_were_chosen_near_optima_do_not_stand_for_others(prior):
     assert past.shape == (10, 10, 2)
     same = sum(unlike(past, rng.uniform(-1, 1, (ROWS, 2))) for _ in range(40))
     assert same <= 4
-    centres = rng.uniform(-0.7, 0.7, (10, 1, 2))
-    near = centres + 0.2 * rng.standard_normal((10, 10, 2))
+    centers = rng.uniform(-0.7, 0.7, (10, 1, 2))
+    near = centers + 0.2 * rng.standard_normal((10, 10, 2))
     assert all(unlike(near, rng.uniform(-1, 1, (ROWS, 2))) for _ in range(20))
     shifted = rng.uniform(-1, 1, (10, 10, 2))
     shifted[..., 0] = np.abs(shifted[..., 0])

@@ -159,7 +159,7 @@ def test_a_clean_history_has_no_failures(history):
     assert without_failures(glmnet) == (glmnet, "")
 
 
-@pytest.mark.parametrize("where", ["edge", "centre"])
+@pytest.mark.parametrize("where", ["edge", "center"])
 def test_failures_that_lie_together_say_where_not_to_look(history, where):
     def crashed(X):
         return X[:, 0] < -0.7 if where == "edge" else np.abs(X).max(axis=1) < 0.35

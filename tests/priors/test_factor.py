@@ -144,12 +144,12 @@ def test_expected_improvement_and_prediction_are_those_of_simulation(prior, told
         base, tilt, var = (
             getattr(terms, name)[member, z] for name in ("offset", "slope", "variance")
         )
-        centre = base + s * tilt
-        values = centre + s * np.sqrt(var) * g
+        center = base + s * tilt
+        values = center + s * np.sqrt(var) * g
         assert_allclose(mean[z], values.mean(), atol=0.02)
         assert_allclose(sd[z], values.std(), rtol=0.02)
         wide = (
-            centre + s * np.sqrt(1.5**2 * var + terms.noise[member]) * g
+            center + s * np.sqrt(1.5**2 * var + terms.noise[member]) * g
         )  # INFLATION; what will be seen
         assert_allclose(gain[z], np.maximum(wide - best, 0).mean(), atol=0.01, rtol=0.03)
 

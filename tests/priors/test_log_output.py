@@ -14,19 +14,19 @@ from metakel.optimize.outcomes import OutputScale
 ROWS = np.linspace(0, 1, 30)
 
 
-def loss(level, centre, x):
-    return level * (1 + 20 * (np.asarray(x) - centre) ** 4)
+def loss(level, center, x):
+    return level * (1 + 20 * (np.asarray(x) - center) ** 4)
 
 
 def frame(levels=(0.02, 0.1, 0.5, 3.0, 10.0, 40.0), name="loss", shift=0.0):
     rng = np.random.default_rng(0)
-    centres = rng.uniform(0.5, 0.7, len(levels))
+    centers = rng.uniform(0.5, 0.7, len(levels))
     rows = {"task": [], "x": [], name: []}
-    for s, (level, centre) in enumerate(zip(levels, centres, strict=True)):
+    for s, (level, center) in enumerate(zip(levels, centers, strict=True)):
         x = rng.permutation(ROWS)[:20]
         rows["task"] += [f"t{s}"] * len(x)
         rows["x"] += x.tolist()
-        rows[name] += (loss(level, centre, x) + shift).tolist()
+        rows[name] += (loss(level, center, x) + shift).tolist()
     return rows
 
 
@@ -88,11 +88,11 @@ def test_it_is_decided_by_a_word(prior):
         mk.learn_prior(history(shift=-0.03), log_output=True)
 
 
-def play(prior, level, centre, steps=6, **options):
+def play(prior, level, center, steps=6, **options):
     optimizer = prior.optimizer(**options)
     for _ in range(steps):
         x = optimizer.ask()
-        optimizer.tell(x, float(loss(level, centre, x["x"])))
+        optimizer.tell(x, float(loss(level, center, x["x"])))
     return optimizer
 
 

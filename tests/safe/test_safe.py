@@ -153,19 +153,19 @@ def test_it_looks_beyond_once_safe_points_promise_little(told, expected):
     """
     Phi = np.array([[0.0, 1.0], [0.3, 0.0], [2.0, 0.0]])
     base = mk.kernels.from_features(lambda Z: Phi[Z[:, 0].astype(int)], 2, name="three points")
-    centre = np.array([1.2, 1.0, 1.5])
+    center = np.array([1.2, 1.0, 1.5])
     game = gpucb(
         mk.KernelSum.uniform(base, weight=1.0),
         mk.candidates([0.0, 1.0, 2.0]),
         rng=np.random.default_rng(0),
         noise_std=0.1,
         norm_bound=1.0,
-        centre=lambda Z: centre[Z[:, 0].astype(int)],
+        center=lambda Z: center[Z[:, 0].astype(int)],
         at_least=0.9,
         start=[[0.0], [1.0]],
     )
     for x in told:
-        game.tell([x], float(centre[int(x)]))
+        game.tell([x], float(center[int(x)]))
     assert game.t % 3  # not the turn of the goal
     assert_array_equal(game.allowed([[0.0], [1.0], [2.0]]), [True, True, False])
     assert game.ask()[0] == expected
@@ -203,9 +203,9 @@ def test_a_limit_on_an_output_equal_to_the_objective_gives_the_same_safe_set():
 
 def test_a_ceiling_is_a_floor_upside_down():
     plant = Plant.draw(np.random.default_rng(5))
-    centre = KernelFunction(plant.kernel, np.array([0.1, 0.2, 0.0, 0.0, -0.1]))
-    floor = optimizer(plant, centre=centre)
-    ceiling = optimizer(plant, centre=-centre, at_least=None, at_most=-plant.limit, minimize=True)
+    center = KernelFunction(plant.kernel, np.array([0.1, 0.2, 0.0, 0.0, -0.1]))
+    floor = optimizer(plant, center=center)
+    ceiling = optimizer(plant, center=-center, at_least=None, at_most=-plant.limit, minimize=True)
     for _ in range(6):
         x = floor.ask()
         assert_array_equal(x, ceiling.ask())

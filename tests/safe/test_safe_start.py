@@ -42,7 +42,7 @@ def search(found, limit):
         GRID,
         rng=np.random.default_rng(0),
         noise_std=0.05,
-        centre=found.centre,
+        center=found.center,
         norm_bound=found.norm_bound,
         norm_of="kernel",
         at_least=limit,
@@ -61,7 +61,7 @@ def test_it_holds_an_unsafe_point_with_probability_at_most_delta_and_the_norm_bo
         size += inside.mean()
         unsafe += bool((f[inside] < limit).any())
         theta = np.linalg.lstsq(PHI, f, rcond=None)[0]
-        too_large += np.linalg.norm(theta - found.centre.coefficients) > found.norm_bound
+        too_large += np.linalg.norm(theta - found.center.coefficients) > found.norm_bound
     assert found.delta == pytest.approx(0.11)  # the kernel was given, not learned
     assert unsafe + too_large <= failures_allowed(120, 0.11)
     assert size / 120 > 0.2
@@ -73,7 +73,7 @@ def test_the_best_half_by_the_mean_of_the_past_is_not_safe():
     unsafe = 0
     for _ in range(60):
         history, f, limit = world(rng)
-        mean = start(history, limit).centre(X[:, None])
+        mean = start(history, limit).center(X[:, None])
         unsafe += bool((f[mean > np.quantile(mean, 0.45)] < limit).any())
     assert unsafe > 12
 
@@ -83,25 +83,25 @@ def test_the_norm_of_a_record_is_the_largest_over_all_directions():
     rng = np.random.default_rng(9)
     task = mk.Task(rng.uniform(-1, 1, (9, 1)), rng.normal(size=9))
     record = TaskRecord.of(KERNEL, task, 0.05)
-    centre = rng.normal(size=3)
+    center = rng.normal(size=3)
     u = rng.normal(size=(100_000, 3))
     u /= np.linalg.norm(u, axis=1)[:, None]
     z = np.sqrt(2 * np.log(1 / 0.01))
-    allowed = u @ (record.theta - centre)
+    allowed = u @ (record.theta - center)
     allowed += z * np.linalg.norm(u @ record.directions / record.singular, axis=1)
-    assert allowed.max() <= record.largest_norm(centre, 0.01) <= allowed.max() * 1.001
+    assert allowed.max() <= record.largest_norm(center, 0.01) <= allowed.max() * 1.001
 
 
 def test_a_record_fails_at_one_point_and_in_one_direction_with_probability_at_most_delta():
     rng, delta, runs = np.random.default_rng(10), 0.1, 2000
     x, theta = rng.uniform(-1, 1, (12, 1)), np.array([0.4, -0.3, 0.2])
-    F, point, centre = KERNEL.features(x), PHI[[20]], np.array([0.5, 0.5, 0.5])
+    F, point, center = KERNEL.features(x), PHI[[20]], np.array([0.5, 0.5, 0.5])
     above = small = by_the_mean = 0
     for _ in range(runs):
         noise = 0.05 * rng.choice([-1.0, 1.0], 12)
         record = TaskRecord.of(KERNEL, mk.Task(x, F @ theta + noise), 0.05)
         above += record.band(point, delta)[0][0] > point[0] @ theta
-        small += record.largest_norm(centre, delta) < np.linalg.norm(theta - centre)
+        small += record.largest_norm(center, delta) < np.linalg.norm(theta - center)
         by_the_mean += point[0] @ record.theta > point[0] @ theta
     assert max(above, small) <= failures_allowed(runs, delta)
     assert by_the_mean > failures_allowed(runs, delta)  # the negative control
@@ -162,7 +162,7 @@ def test_a_search_begins_there_and_is_stored_with_it():
     game = search(found, limit)
     x = game.ask()
     inside = X[found.contains(X)]
-    means = found.centre(inside[:, None])
+    means = found.center(inside[:, None])
     assert x[0] == inside[np.argmax(means)]  # the first point is the best by the past
     game.tell(x, float(f[int(np.argmin(np.abs(X - x[0])))]))
     again = Optimizer.from_dict(game.to_dict())

@@ -19,8 +19,8 @@ def table(m: int = 40, n: int = 12) -> dict[str, np.ndarray]:
     """Bowls with a moving centre; two inputs, one of them a whole number."""
     rng = np.random.default_rng(3)
     rate, depth = rng.uniform(0.1, 1, (m, n)), rng.integers(2, 9, (m, n))
-    centre = 0.5 + 0.1 * rng.standard_normal((m, 1))
-    y = -((rate - centre) ** 2) - 0.01 * (depth - 5) ** 2 + 0.001 * rng.standard_normal((m, n))
+    center = 0.5 + 0.1 * rng.standard_normal((m, 1))
+    y = -((rate - center) ** 2) - 0.01 * (depth - 5) ** 2 + 0.001 * rng.standard_normal((m, n))
     task = np.repeat([f"t{s:03d}" for s in range(m)], n)
     return {"task": task, "rate": rate.ravel(), "depth": depth.ravel(), "y": y.ravel()}
 

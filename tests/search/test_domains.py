@@ -61,36 +61,36 @@ def test_equal_points_are_kept_once_in_the_order_given():
 
 
 @given(st.lists(st.integers(-3, 3), min_size=2, max_size=8))
-def test_a_finite_argmax_is_among_all_maximisers_and_reaches_every_one(heights):
+def test_a_finite_argmax_is_among_all_maximizers_and_reaches_every_one(heights):
     values = np.array(heights, dtype=float)
     domain = candidates(np.arange(len(values)))
     rng = np.random.default_rng(0)
-    chosen = {int(domain.maximise(lambda Z: values, rng)[0][0]) for _ in range(200)}
+    chosen = {int(domain.maximize(lambda Z: values, rng)[0][0]) for _ in range(200)}
     assert chosen == set(np.flatnonzero(values == values.max()))
 
 
 def test_a_box_breaks_ties_by_the_generator_too():
     domain, rng = box([(-1, 1)]), np.random.default_rng(0)
-    chosen = [domain.maximise(lambda Z: Z[:, 0] ** 2, rng)[0][0] for _ in range(60)]
+    chosen = [domain.maximize(lambda Z: Z[:, 0] ** 2, rng)[0][0] for _ in range(60)]
     assert {-1.0, 1.0} == set(chosen)
 
 
 def test_points_that_score_minus_infinity_are_chosen_where_nothing_else_is_left(rng):
     domain = candidates([[0.0], [1.0], [2.0]], repeat=False)
     values = np.array([-np.inf, 1.0, -np.inf])
-    found, _ = domain.maximisers(Score(lambda Z: values), domain.start_points(rng), domain.X[1:2])
+    found, _ = domain.maximizers(Score(lambda Z: values), domain.start_points(rng), domain.X[1:2])
     assert_array_equal(found, domain.X[[0, 2]])
 
 
 def test_excluded_points_are_not_chosen(rng):
     domain = candidates(np.arange(3))
-    x, value = domain.maximise(lambda Z: Z[:, 0], rng, exclude=np.array([[2.0]]))
+    x, value = domain.maximize(lambda Z: Z[:, 0], rng, exclude=np.array([[2.0]]))
     assert (x[0], value) == (1.0, 1.0)
     with pytest.raises(InputError, match="all 3 points"):
-        domain.maximise(lambda Z: Z[:, 0], rng, exclude=domain.X)
+        domain.maximize(lambda Z: Z[:, 0], rng, exclude=domain.X)
     square = box([(-1, 1), (0, 2)])
-    best, _ = square.maximise(bowl, rng, gradient=bowl_and_slope)
-    second, _ = square.maximise(bowl, rng, gradient=bowl_and_slope, exclude=best[None])
+    best, _ = square.maximize(bowl, rng, gradient=bowl_and_slope)
+    second, _ = square.maximize(bowl, rng, gradient=bowl_and_slope, exclude=best[None])
     assert abs(second - best).max() > 1e-6
 
 
@@ -109,7 +109,7 @@ def test_a_box_beats_its_starts_and_a_large_random_search(gradient, seed):
 
     domain = box([(-1, 1), (-1, 1)])
     candidates = domain.start_points(rng)
-    x, value = domain.maximise(
+    x, value = domain.maximize(
         function, rng, gradient=with_slope if gradient else None, start=candidates
     )
     reference = function(rng.uniform(-1, 1, (20_000, 2)))
@@ -119,7 +119,7 @@ def test_a_box_beats_its_starts_and_a_large_random_search(gradient, seed):
 
 
 def test_a_maximum_in_a_corner_is_found_exactly(rng):
-    x, value = box([(-1, 2)] * 3).maximise(
+    x, value = box([(-1, 2)] * 3).maximize(
         lambda Z: Z.sum(axis=1), rng, gradient=lambda Z: (Z.sum(axis=1), np.ones_like(Z))
     )
     assert_array_equal(x, [2, 2, 2])
@@ -218,7 +218,7 @@ def test_a_narrower_range_is_searched_in_the_coordinates_of_the_model():
 
     for gradient in (slopes, None):
         start = domain.start_points(np.random.default_rng(0))
-        found, _ = domain.maximisers(Score(values, gradient), start)
+        found, _ = domain.maximizers(Score(values, gradient), start)
         row = domain.decode(found[0])
         assert row["depth"] == 5
         assert_allclose([row["rate"], row["mix"]], [0.1, 0.25], rtol=1e-3)

@@ -41,7 +41,7 @@ def test_what_is_not_there_does_not_tell_points_apart():
     np.testing.assert_array_equal(SPACE.encode(columns), SPACE.encode(ROWS))
 
 
-def test_draws_and_neighbours_are_configurations():
+def test_draws_and_neighbors_are_configurations():
     X = SPACE.sample(np.random.default_rng(0), 200)
     for points in (X, SPACE.nearest(X + 0.05)):
         np.testing.assert_allclose(SPACE.encode(SPACE.decode(points)), points, atol=1e-12)
@@ -113,7 +113,7 @@ def test_a_search_finds_the_best_branch_and_its_parameters(other):
         np.testing.assert_allclose(wide.settled(X), X)  # nothing else is ever judged
         return -((X - target) ** 2).sum(axis=1)
 
-    x, _ = domain.maximise(function, np.random.default_rng(0))
+    x, _ = domain.maximize(function, np.random.default_rng(0))
     found = domain.decode(x)
     assert found["model"] == "boosting"
     assert found["depth"] == 4

@@ -64,9 +64,9 @@ def test_every_form_gives_the_same_points(frame):
     X = SPACE.encode(rows)
     table = frame({name: [row.get(name) for row in rows] for name in SPACE.names})
     np.testing.assert_array_equal(SPACE.encode(table), X)
-    assert [SPACE.normalise(row) for row in SPACE.rows(table)] == rows
+    assert [SPACE.normalize(row) for row in SPACE.rows(table)] == rows
     np.testing.assert_array_equal(SPACE.encode(WITHOUT), X[1:])
-    assert [SPACE.normalise(row) for row in rows] == rows
+    assert [SPACE.normalize(row) for row in rows] == rows
 
 
 def test_tuples_are_values_where_they_are_choices():
@@ -101,7 +101,7 @@ def test_what_is_no_configuration_is_refused():
         with pytest.raises(InputError, match="expected a dict"):
             SPACE.rows(wrong)
     with pytest.raises(InputError, match="masked"):
-        SPACE.normalise({"lr": np.ma.masked})
+        SPACE.normalize({"lr": np.ma.masked})
     with pytest.raises(InputError, match="'lr' is 'fast'; expected float in"):
         SPACE.parse("lr", "fast")
     with pytest.raises(InputError, match=r"may be 1\.234 or 1234"):

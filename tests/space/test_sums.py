@@ -127,7 +127,7 @@ def test_the_search_climbs_within_the_sums():
     def gradient(X):
         return values(X), best - (X + 1) / 2
 
-    x, _ = domain.maximise(values, _rng(), gradient=gradient)
+    x, _ = domain.maximize(values, _rng(), gradient=gradient)
     found = domain.decode(x)
     # The projection of (50, 40, 30): 6.67 off each; then B at 30 and 3.33 on each of the others.
     assert [found[n] for n in "ABC"] == pytest.approx([45.0, 30.0, 25.0], abs=0.02)

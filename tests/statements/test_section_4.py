@@ -33,7 +33,7 @@ def on_event_a(Phi, noise, lam):
     return (np.linalg.norm(score, axis=0) / noise.size <= lam / 4).all()
 
 
-def test_proposition_4_1_weights_are_group_norms_and_minimise_the_joint_problem():
+def test_proposition_4_1_weights_are_group_norms_and_minimize_the_joint_problem():
     rng = np.random.default_rng(0)
     Phi, _, y, _ = draw(rng, m=4, n=15, p=6, sparsity=2, noise_std=0.3)
     lam = 0.05

@@ -92,7 +92,7 @@ def test_without_noise_the_error_is_at_most_the_norm_times_the_deviation(noise_v
         assert (error <= np.linalg.norm(theta) * post.std(Z) + 1e-9).all()
 
 
-def test_the_plus_two_pays_for_a_regulariser_that_changes_over_time():
+def test_the_plus_two_pays_for_a_regularizer_that_changes_over_time():
     """log det(I + K) exceeds log det(I + K / (1 + 2/t)) by less than 2, whatever K is."""
     t = np.arange(1, 100_000)
     assert ((t - 1) * np.log1p(2 / t) < 2).all()

@@ -23,7 +23,7 @@ from metakel.cli.safe import Limits, Start, with_limits
 from metakel.cli.show import PriorPath
 from metakel.confidence import Alarm
 from metakel.errors import Hint, InputError, first_of
-from metakel.io.cleaning import MISSING, normalised
+from metakel.io.cleaning import MISSING, normalized
 from metakel.io.excel import read_sheet
 from metakel.io.outputs import NOT_DONE, UNFINISHED
 from metakel.library import as_prior, spelled
@@ -400,7 +400,7 @@ def _numbers(cells: Sequence[Any], where: str) -> list[float | None]:
     """Finite numbers as people write them; None for missing ones and words of failures."""
     found: list[float | None] = []
     for cell in cells:
-        none = isinstance(cell, str) and normalised(cell) in MISSING | NOT_DONE | UNFINISHED
+        none = isinstance(cell, str) and normalized(cell) in MISSING | NOT_DONE | UNFINISHED
         number = None if none or cell is None else quantity(cell)
         if number is None and not none and cell is not None:
             raise InputError(f"{where} holds {cell!r}; expected numbers, or nothing")

@@ -29,7 +29,7 @@ from metakel.confidence.radius import (
     log_weights,
     misspecification_scales,
     norm_scales,
-    regulariser_and_nu,
+    regularizer_and_nu,
     squared_radius,
 )
 from metakel.confidence.set import (
@@ -258,9 +258,9 @@ class SequenceState:
         """What is assumed of f; None if nothing that was tried fits the data."""
         return self.hypotheses[self.stage] if self.stage < len(self.hypotheses) else None
 
-    def observed(self, batch: Batch, centre: Array | float) -> SequenceState:
+    def observed(self, batch: Batch, center: Array | float) -> SequenceState:
         """With one more batch; the sets are about f minus the centre."""
-        rest = replace(batch, y=batch.y - centre)
+        rest = replace(batch, y=batch.y - center)
         observations = tuple(data.append(rest) for data in self.observations)
         return replace(self, observations=observations, log=self.log.with_batch(batch))
 
@@ -304,7 +304,7 @@ class SequenceState:
 
     def _closed_form(self) -> BuiltSet:
         spectrum, bound = self.observations[0].spectrum(), self.hypotheses[0].norm_bound
-        rho, nu = regulariser_and_nu(self.options, spectrum, t=self.log.t, norm_bound=bound)
+        rho, nu = regularizer_and_nu(self.options, spectrum, t=self.log.t, norm_bound=bound)
         alpha = rho / self.options.noise_std**2
         return BuiltSet(closed_form_set(spectrum, alpha=alpha, nu=nu), False, nu, alpha)
 

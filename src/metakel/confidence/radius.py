@@ -199,7 +199,7 @@ def squared_radius(mixture: float, delta: float, *, t: int = 0, noise_weight: fl
     return S
 
 
-def regulariser_and_nu(
+def regularizer_and_nu(
     options: ConfidenceOptions, spectrum: Spectrum, *, t: int, norm_bound: float
 ) -> tuple[float, float]:
     """rho, in units of the squared outputs, and nu after ``t`` observations.

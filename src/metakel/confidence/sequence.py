@@ -25,7 +25,7 @@ from metakel.confidence.fallback import (
 from metakel.confidence.observations import Batch, ObservationLog, Spectrum, no_observations
 from metakel.confidence.options import (
     DMM,
-    Centre,
+    Center,
     ClosedForm,
     ConfidenceOptions,
     Learned,
@@ -34,7 +34,7 @@ from metakel.confidence.options import (
     NormOf,
     OnAlarm,
     as_method,
-    centre_at,
+    center_at,
 )
 from metakel.confidence.set import ConfidenceSet, Intersection
 from metakel.errors import InputError
@@ -98,7 +98,7 @@ class ConfidenceSequence:
         before it, and an alarm falls back by one. f must lie in the last.
     points : (n, d0) array, optional
         A finite domain on which the intersection over the times after each `tell` is exact.
-    centre : (n, d0) -> (n,), optional
+    center : (n, d0) -> (n,), optional
         What f is expected to be, such as the mean of past tasks; 0 by default. The assumptions are
         then about f minus this function. It must not depend on the values of this sequence.
     slack : float
@@ -121,7 +121,7 @@ class ConfidenceSequence:
         on_alarm: OnAlarm = "widen",
         full: KernelSum | Sequence[KernelSum] | None = None,
         points: ArrayLike | None = None,
-        centre: Centre | None = None,
+        center: Center | None = None,
         slack: float = 0.0,
     ) -> None:
         learned = None if isinstance(kernel, KernelSum) else kernel
@@ -145,9 +145,9 @@ class ConfidenceSequence:
             on_alarm=on_alarm,
             slack=slack,
         )
-        if not (centre is None or callable(centre)):
-            raise InputError(f"centre is {centre!r}; expected a function of points (n, d0)")
-        self.centre = centre
+        if not (center is None or callable(center)):
+            raise InputError(f"center is {center!r}; expected a function of points (n, d0)")
+        self.center = center
         self.options.check_kernel(kernel)
         self.wider = wider_kernels(self.options, kernel, full)
         domain = None if points is None else kernel.base.points(points)
@@ -158,7 +158,7 @@ class ConfidenceSequence:
         state = SequenceState(self.options, ladder, members, data, stage)
         kept, _ = Intersection(domain, self.options.dual.remember).narrowed(state.now.set)
         self._known = Knowledge(state, kept)
-        self._at_points = 0.0 if domain is None else self._centre_at(domain)
+        self._at_points = 0.0 if domain is None else self._center_at(domain)
 
     @property
     def full(self) -> KernelSum | None:
@@ -230,8 +230,8 @@ class ConfidenceSequence:
         """(n, d0) the finite domain on which the intersection over time is exact, if any."""
         return self._known.kept.points
 
-    def _centre_at(self, Z: Array) -> Array | float:
-        return 0.0 if self.centre is None else centre_at(self.centre, Z)
+    def _center_at(self, Z: Array) -> Array | float:
+        return 0.0 if self.center is None else center_at(self.center, Z)
 
     @property
     def largest_norm_scale(self) -> float:
@@ -309,7 +309,7 @@ class ConfidenceSequence:
     def _after(self, batch: Batch) -> Knowledge:
         """What is known after one more batch: with an alarm where no function fits."""
         earlier, alarms = self._known.kept, self.alarms
-        state = self._known.state.observed(batch, self._centre_at(batch.X))
+        state = self._known.state.observed(batch, self._center_at(batch.X))
         if self.method != "dmm" or callable(self.options.norm_bound):
             earlier = earlier.forgetting()  # closed forms and a growing B are not intersected
         elif self.t:
@@ -336,9 +336,9 @@ class ConfidenceSequence:
         slack = self.options.slack
         if Z is not None:
             points = self.kernel.base.points(Z)
-            centre = self._centre_at(points)
+            center = self._center_at(points)
             lower, upper = self._known.kept.interval(points, self.current, refine=refine)
-            return lower + (centre - slack), upper + (centre + slack)
+            return lower + (center - slack), upper + (center + slack)
         if self._known.kept.running is None:
             raise InputError(
                 "interval: no Z was given, and there is no finite domain to take its place; give "
@@ -359,7 +359,7 @@ class ConfidenceSequence:
     def mean(self, Z: ArrayLike) -> Array:
         """(n,) posterior mean at the regulariser that the data support best (closed forms: rho)."""
         points = self.kernel.base.points(Z)
-        return self.current.mean(points, self.alpha) + self._centre_at(points)
+        return self.current.mean(points, self.alpha) + self._center_at(points)
 
     def fresh(self) -> Self:
         """The same sequence before its first observation, to replay the observations step by step.
@@ -387,20 +387,20 @@ class ConfidenceSequence:
         delta, on_alarm : optional
             Others than those of this sequence.
         """
-        centre = self.centre
-        if negated and centre is not None:
-            centre = negative(centre)
+        center = self.center
+        if negated and center is not None:
+            center = negative(center)
         options = {f.name: getattr(self.options, f.name) for f in fields(self.options)}
         options |= {} if delta is None else {"delta": delta}
         options |= {} if on_alarm is None else {"on_alarm": on_alarm}
         full = self.wider or self.kernel  # the kernel itself stands for no other one
-        return type(self)(self.kernel, full=full, centre=centre, points=points, **options)
+        return type(self)(self.kernel, full=full, center=center, points=points, **options)
 
     def to_dict(self) -> dict[str, Any]:
         """Exact JSON form of assumptions, observations and state."""
         if callable(self.options.norm_bound):
             raise InputError("a norm_bound that is a function cannot be stored; store the data")
-        if not (self.centre is None or isinstance(self.centre, KernelFunction)):
+        if not (self.center is None or isinstance(self.center, KernelFunction)):
             raise InputError(
                 "a centre that is a function of your own cannot be stored; expected a "
                 "KernelFunction, or store the data"
@@ -410,7 +410,7 @@ class ConfidenceSequence:
             kernel=self.kernel,
             wider=self.wider,
             options=self.options,
-            centre=self.centre,
+            center=self.center,
             points=kept.points,
             told=self.told.batches,
             stage=self._known.state.stage,
@@ -432,7 +432,7 @@ class ConfidenceSequence:
             sequence = cls(
                 stored.kernel,
                 full=stored.wider or stored.kernel,
-                centre=stored.centre,
+                center=stored.center,
                 points=stored.points,
                 **options,
             )
@@ -448,7 +448,7 @@ class ConfidenceSequence:
         state = replace(state, stage=stage)
         for told in stored.told:
             batch = state.log.checked(self.kernel, told.X, told.y, told.noise_std)
-            state = state.observed(batch, self._centre_at(batch.X))
+            state = state.observed(batch, self._center_at(batch.X))
             if state.log.t in stored.past:
                 kept = kept.keeping(state.log, state.now.set)
         if stored.running is not None:
@@ -472,7 +472,7 @@ class StoredSequence:
     kernel: KernelSum
     wider: tuple[KernelSum, ...]
     options: ConfidenceOptions
-    centre: KernelFunction | None
+    center: KernelFunction | None
     points: Array | None
     told: tuple[Batch, ...]
     stage: int
@@ -493,6 +493,6 @@ def _soft(learned: Learned, norm_bound: NormBound, norm_of: NormOf | None) -> Ke
     return learned.confidence_kernel(first)
 
 
-def negative(centre: Centre) -> Centre:
+def negative(center: Center) -> Center:
     """Minus the function."""
-    return -centre if isinstance(centre, KernelFunction) else lambda Z: -centre(Z)
+    return -center if isinstance(center, KernelFunction) else lambda Z: -center(Z)

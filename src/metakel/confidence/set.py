@@ -224,11 +224,11 @@ class ConfidenceSet:
         spectrum = self.spectrum
         inverse = 1 / (spectrum.values[:, None] + alphas)  # (r, n)
         projected = coordinates * inverse
-        centre = (np.sqrt(spectrum.values) * spectrum.targets) @ projected
+        center = (np.sqrt(spectrum.values) * spectrum.targets) @ projected
         variance = np.einsum("rn,rn->n", projected, coordinates) + outside / alphas
         misfit = spectrum.rest + alphas * (spectrum.targets**2 @ inverse)
         radii = self.squared_radius + alphas * self.norm_bound**2 - misfit
-        return np.asarray(sign * centre + np.sqrt(variance * np.maximum(radii, 0)))
+        return np.asarray(sign * center + np.sqrt(variance * np.maximum(radii, 0)))
 
 
 def _interval(sets: Sequence[ConfidenceSet], Z: Array, *, refine: bool) -> tuple[Array, Array]:

@@ -373,7 +373,7 @@ def fit_matern52(X: Sequence[Array], z: Sequence[Array]) -> Matern52ARD:
 
     d0 = X[0].shape[1]
     stacks = _stacks(X, z)
-    centre = np.append(np.full(d0, log(typical_lengthscale(d0))), [0.0, log(TYPICAL_NOISE)])
+    center = np.append(np.full(d0, log(typical_lengthscale(d0))), [0.0, log(TYPICAL_NOISE)])
     spread = np.append(np.full(d0, LENGTH_SD), [SIGNAL_SD, NOISE_SD])
 
     def objective(theta: Array) -> tuple[float, Array]:
@@ -381,15 +381,15 @@ def fit_matern52(X: Sequence[Array], z: Sequence[Array]) -> Matern52ARD:
         for squares, values in stacks:
             part, part_slope = _matern52_objective(theta, squares, values)
             value, slope = value + part, slope + part_slope
-        off = (theta - centre) / spread
+        off = (theta - center) / spread
         return value + float(off @ off) / 2, slope + off / spread
 
     bounds = [
-        *[(c - 3.5, c + LONGEST) for c in centre[:d0]],
+        *[(c - 3.5, c + LONGEST) for c in center[:d0]],
         (log(0.05), log(20.0)),
         (log(SMALLEST_NOISE), log(LARGEST_NOISE)),
     ]
-    start = centre.copy()
+    start = center.copy()
     start[-1] = log(1e-2)
     found = minimize(
         objective,

@@ -169,9 +169,9 @@ def level_and_scale(
 
 def _without_outliers(values: Array) -> Array:
     """Values far from the median, in units of the median absolute deviation, moved nearer."""
-    centre = float(np.median(values))
-    width = OUTLYING * NORMAL_MAD * float(np.median(np.abs(values - centre)))
-    return np.clip(values, centre - width, centre + width)
+    center = float(np.median(values))
+    width = OUTLYING * NORMAL_MAD * float(np.median(np.abs(values - center)))
+    return np.clip(values, center - width, center + width)
 
 
 @dataclass(frozen=True, eq=False)

@@ -137,7 +137,7 @@ def dual_value(inner: float, square: float, norms: Array, lam: Array) -> float:
     return 2 * a * inner - a * a * square
 
 
-def minimise(evaluator: Evaluator, now: Iterate, *, tol: float, max_iterations: int) -> Iterate:
+def minimize(evaluator: Evaluator, now: Iterate, *, tol: float, max_iterations: int) -> Iterate:
     """Minimise g over the working set to an absolute gap ``tol``, from the current point."""
     taken, idle = 0, 0
     objective, gap = now.objective, now.gap  # the best so far
@@ -280,7 +280,7 @@ def block_descent(
     blocks = {j: Block(G, slice(int(starts[j]), int(starts[j + 1]))) for j in order}
     for done in range(sweeps):
         for j in order:
-            x[j] = blocks[j].minimise(z, float(lam[j]), float(x[j]), max(root_steps - done, 1))
+            x[j] = blocks[j].minimize(z, float(lam[j]), float(x[j]), max(root_steps - done, 1))
         order = [j for j in order if x[j] > 0]
     return x
 
@@ -298,7 +298,7 @@ class Block:
             self.gamma = np.maximum(gamma.T, 0.0)
         self.beta: Array | None = None
 
-    def minimise(self, z: Array, lam: float, x: float, steps: int) -> float:
+    def minimize(self, z: Array, lam: float, x: float, steps: int) -> float:
         """The weight of this group with the others fixed; updates z (d, m)."""
         c = z[self.cols]
         if self.vectors is not None:

@@ -25,7 +25,7 @@ from metakel.grouplasso.newton import (
     Residual,
     dual_value,
     evaluate,
-    minimise,
+    minimize,
 )
 from metakel.grouplasso.problem import Index, Problem
 
@@ -233,7 +233,7 @@ def solve_with(
     rounding may prevent it.
     """
     check_tolerance(tol)
-    end = optimise(
+    end = optimize(
         evaluator, lam, x, tol=min(tol, aim), max_iterations=max_iterations, progress=progress
     )
     gap = end.gap / evaluator.energy if evaluator.energy else 0.0
@@ -281,7 +281,7 @@ class End:
     iterations: int
 
 
-def optimise(
+def optimize(
     evaluator: Evaluator,
     lam: Array,
     x: Array | None,
@@ -301,7 +301,7 @@ def optimise(
     if not from_zero:
         # A good start is improved before the raw data are read.
         now = evaluate(evaluator, lam[evaluator.work], state)
-        now = minimise(evaluator, now, tol=0.3 * target, max_iterations=max_iterations)
+        now = minimize(evaluator, now, tol=0.3 * target, max_iterations=max_iterations)
         state, steps = now.x, now.iterations
     end = _certify(evaluator, lam, steps)
     if not np.isfinite(end.residual.scores).all():
@@ -329,7 +329,7 @@ def optimise(
         # While groups still enter, an approximate minimum over the working set is enough.
         rough = candidates.size > 0 and evaluator.rough
         before, from_zero, first = end, False, False
-        found = minimise(
+        found = minimize(
             evaluator,
             now,
             tol=max(0.3 * target, 0.03 * end.gap if rough else 0.0),

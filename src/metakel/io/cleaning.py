@@ -68,7 +68,7 @@ def typed(cells: Sequence[str]) -> list[Any]:
 
     An empty cell is None. In a column of numbers the other words of `MISSING` are None as well.
     """
-    words = [normalised(cell) for cell in cells]
+    words = [normalized(cell) for cell in cells]
     present = [word for word in words if word not in MISSING]
     if not present and "nan" not in words:  # not one number
         return texts(cells)
@@ -90,7 +90,7 @@ def texts(cells: Sequence[str]) -> list[Any]:
     return [cell.strip() or None for cell in cells]
 
 
-def normalised(text: str) -> str:
+def normalized(text: str) -> str:
     """The text in the form in which it is compared with a list of words, or read as a number."""
     return ungrouped(text.strip().lower())
 
@@ -102,7 +102,7 @@ def decimal_commas(cells: Sequence[str], *, certain: bool = False) -> list[float
     thousands (1,234), unless another column makes it ``certain`` that commas are decimal. Then
     points before three digits separate thousands (1.050).
     """
-    words = [normalised(cell) for cell in cells]
+    words = [normalized(cell) for cell in cells]
     present = [word for word in words if word not in MISSING]
     if certain and any(map(_POINTS, present)):
         words = [word.replace(".", "") if _POINTS(word) else word for word in words]
@@ -165,7 +165,7 @@ def has_thousands(cells: Sequence[str]) -> bool:
     All numbers with a point have three digits after it, and with decimal points the column would
     span far more than it does with thousands.
     """
-    words = [word for cell in cells if (word := normalised(cell)) not in MISSING]
+    words = [word for cell in cells if (word := normalized(cell)) not in MISSING]
     points = [word for word in words if "." in word]
     if not points or not all(map(_POINTS, points)):
         return False
@@ -219,7 +219,7 @@ def _output(value: Any) -> float | None:
 
 
 def _is_empty(value: Any) -> bool:
-    return is_missing(value) or (isinstance(value, str) and normalised(value) in MISSING)
+    return is_missing(value) or (isinstance(value, str) and normalized(value) in MISSING)
 
 
 def _is_number(value: Any) -> bool:
@@ -234,7 +234,7 @@ def _mask(is_so: Callable[[Any], bool], levels: Sequence[Any]) -> Mask:
     return np.array([is_so(value) for value in levels], dtype=bool)
 
 
-def _recognised(levels: Sequence[Any]) -> tuple[Mask, Mask, Mask]:
+def _recognized(levels: Sequence[Any]) -> tuple[Mask, Mask, Mask]:
     """Which values are missing ones, which are numbers, and which of these have no comma."""
     number = _mask(_is_number, levels)
     return _mask(_is_empty, levels), number, number & _mask(lambda v: "," not in str(v), levels)
@@ -286,7 +286,7 @@ def clean_input(name: str, column: Column, said: Meaning, place: Place, notes: l
     mixed = any(isinstance(v, tuple | bool) for v in levels) and any(map(is_numeric, levels))
     if said == "choices" or not (written or mixed):
         return column
-    empty, number, plain = _recognised(levels)
+    empty, number, plain = _recognized(levels)
     if number.any() and (empty | plain).all():
         if said == "unknown" and all(isinstance(v, str) or is_missing(v) for v in levels):
             notes.append(f"{name} holds numbers written as text, taken as choices")
@@ -321,7 +321,7 @@ def _replaced(column: Column, read: Sequence[Any]) -> Column:
 
 
 def _not_a_number(name: str, column: Column, said: Meaning, place: Place) -> InputError:
-    empty, number, plain = _recognised(column.levels or [])
+    empty, number, plain = _recognized(column.levels or [])
     odd, good = ~empty & ~number, number  # a word rather than a comma that may be decimal
     if not odd.any():
         odd, good = ~empty & ~plain, plain
@@ -346,7 +346,7 @@ def clean_output(name: str, column: Column, place: Place, notes: list[str]) -> A
         if column.values.dtype.kind == "b":
             notes.append(f"{name} holds true and false, taken as 1 and 0")
         return np.asarray(np.where(column.missing, nan, column.values), dtype=np.float64)
-    empty, number, _ = _recognised(levels)
+    empty, number, _ = _recognized(levels)
     failed = _says_failed(column, empty, number)
     if failed.any():
         shown = ", ".join(repr(levels[i]) for i in np.flatnonzero(failed))
@@ -380,7 +380,7 @@ def _says_failed(column: Column, empty: Mask, number: Mask) -> Mask:
     counts = column.counts
     meant = counts[number].sum() >= MOSTLY * counts[number | word].sum()
     without_digits = _mask(lambda v: not any(map(str.isdigit, str(v))), levels)
-    known = _mask(lambda v: normalised(str(v)) in FAILED, levels)
+    known = _mask(lambda v: normalized(str(v)) in FAILED, levels)
     return np.asarray(word & (known | (meant & without_digits)))
 
 
@@ -399,7 +399,7 @@ def without_bounds(column: Column) -> tuple[Column, NDArray[np.int8]]:
 
 def missing_words_note(name: str, column: Column) -> list[str]:
     """A note on texts of a column that mean a missing value elsewhere."""
-    words = [repr(text) for text in column.texts if normalised(text) in MISSING]
+    words = [repr(text) for text in column.texts if normalized(text) in MISSING]
     note = f"{name} has the text {', '.join(words)}, taken as a value and not as missing"
     return [note] if words else []
 

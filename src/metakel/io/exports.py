@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
-from metakel.io.cleaning import normalised
+from metakel.io.cleaning import normalized
 from metakel.io.outputs import DONE
 from metakel.io.schema import Table
 
@@ -125,4 +125,4 @@ def without_prefixes(
 
 def _done(cells: Cells | list[Any]) -> bool:
     values = cells if isinstance(cells, list) else cells.tolist()
-    return {normalised(str(value)) for value in values} <= DONE
+    return {normalized(str(value)) for value in values} <= DONE

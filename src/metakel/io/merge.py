@@ -209,7 +209,7 @@ def join_tables(sources: Sequence[Table]) -> Table:
         if source.space is not None:
             raise InputError(f"{source.name} is not a table; expected tables to read together")
     sizes = [len(source.columns[source.task]) for source in sources]
-    tables, notes = _labelled(sources)
+    tables, notes = _labeled(sources)
     columns = {
         name: Column.joined(
             [
@@ -238,7 +238,7 @@ def join_tables(sources: Sequence[Table]) -> Table:
     )
 
 
-def _labelled(sources: Sequence[Table]) -> tuple[list[Columns], list[str]]:
+def _labeled(sources: Sequence[Table]) -> tuple[list[Columns], list[str]]:
     """The tables with labels that name one task each, and notes on those that did not."""
     tables = [source.columns for source in sources]
     labels = [source.columns[source.task].tolist() for source in sources]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from metakel._arrays import Array
 from metakel.errors import InputError, Problems, first_of
-from metakel.io.cleaning import FAILED, clean_output, normalised, without_bounds
+from metakel.io.cleaning import FAILED, clean_output, normalized, without_bounds
 from metakel.io.columns import Column, Mask, grouped
 from metakel.io.schema import Schema, Table, TaskLabels
 from metakel.io.words import is_share
@@ -196,9 +196,9 @@ def _jump(values: Array) -> int:
 
 def is_status(name: str, column: Column) -> bool:
     """Whether a column says by its name and its words which runs failed."""
-    if normalised(name) not in STATUS_NAMES:
+    if normalized(name) not in STATUS_NAMES:
         return False
-    words = {normalised(text) for text in column.texts}
+    words = {normalized(text) for text in column.texts}
     return bool(words & (NOT_DONE | UNFINISHED)) and words <= DONE | NOT_DONE | UNFINISHED
 
 
@@ -206,7 +206,7 @@ def _failed_by_status(source: Table, name: str) -> tuple[Mask, Mask]:
     """(n,) which runs a column of statuses calls failed or not finished, and which of them the
     latter; every word has to be a known one.
     """
-    words = ["ok" if v is None else normalised(str(v)) for v in source.columns[name].tolist()]
+    words = ["ok" if v is None else normalized(str(v)) for v in source.columns[name].tolist()]
     for i, word in enumerate(words):
         if word not in DONE | NOT_DONE | UNFINISHED:
             raise InputError(

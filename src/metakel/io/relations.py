@@ -262,8 +262,8 @@ def nearly_sums(columns: Mapping[str, Array]) -> tuple[Sum, int] | None:
     Z = np.column_stack([c / np.std(c) for c in varying.values()])
     kept = np.ones(len(Z), dtype=bool)
     for _ in range(2):  # the first direction is bent by the slips
-        centred = Z - Z[kept].mean(axis=0)
-        along = centred @ np.linalg.svd(centred[kept], full_matrices=False)[2][-1]
+        centered = Z - Z[kept].mean(axis=0)
+        along = centered @ np.linalg.svd(centered[kept], full_matrices=False)[2][-1]
         off = np.abs(along - np.median(along))
         kept = off <= np.quantile(off, 1 - SLIPS)
     for total in find_sums({name: column[kept] for name, column in varying.items()}):

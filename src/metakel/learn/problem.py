@@ -105,7 +105,7 @@ def root_mean_square(problem: Problem) -> float:
     return sqrt(problem.energy)
 
 
-DEFAULT, PIVOTAL, CV = "self-normalised", "square-root", "cv"
+DEFAULT, PIVOTAL, CV = "self-normalized", "square-root", "cv"
 
 Scale = Literal["sum", "c1", "raw"]
 Loss = Literal["points", "tasks"]

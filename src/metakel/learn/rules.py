@@ -13,7 +13,7 @@ does not determine the lambda of the others.
 ==================  ==========================================  ===============================
 rule                valid for                                   needs
 ==================  ==========================================  ===============================
-"self-normalised"   sub-Gaussian noise, any adaptive policy     eigenvalues of the kernels
+"self-normalized"   sub-Gaussian noise, any adaptive policy     eigenvalues of the kernels
 "lifelong"          the same, at all relearnings together       eigenvalues of the kernels
 "hkz"               sub-Gaussian noise, points fixed in advance eigenvalues
 "chernoff"          the same; never above "hkz"                 eigenvalues
@@ -22,8 +22,8 @@ rule                valid for                                   needs
 "paper"             sub-Gaussian noise, fixed points, k_j <= 1  m, n, p, d_max
 ==================  ==========================================  ===============================
 
-"self-normalised" assumes that the sizes of the tasks were fixed in advance. If the policy chose
-them as well, call `self_normalised` with ``planned_sizes``, or use "lifelong".
+"self-normalized" assumes that the sizes of the tasks were fixed in advance. If the policy chose
+them as well, call `self_normalized` with ``planned_sizes``, or use "lifelong".
 
 Notation: v are the eigenvalues of a group in each task, :math:`\Psi_j` (Appendix B) has the
 eigenvalues v / N, and sup is the largest value of :math:`k_j(x, x)` over the domain.
@@ -99,8 +99,8 @@ def chernoff_energy(v: Eigenvalues, x: float) -> Array:
     return energy
 
 
-RULES = ("self-normalised", "hkz", "dimension-free", "chernoff", "monte-carlo", "paper", "lifelong")
-RHO_GRID = 8  # regularisers of "self-normalised", each half of the one before
+RULES = ("self-normalized", "hkz", "dimension-free", "chernoff", "monte-carlo", "paper", "lifelong")
+RHO_GRID = 8  # regularisers of "self-normalized", each half of the one before
 LIFELONG_GRID = 12  # those of "lifelong", for numbers and sizes known up to a factor of 16
 
 
@@ -155,11 +155,11 @@ def choose_lambda(
         return monte_carlo(problem, **level, rng=rng, draws=draws)
     if rule in ("hkz", "chernoff", "paper"):
         return {"hkz": hkz, "chernoff": chernoff, "paper": paper}[rule](problem, **level)
-    by_sup = {"self-normalised": self_normalised, "lifelong": lifelong}
+    by_sup = {"self-normalized": self_normalized, "lifelong": lifelong}
     return by_sup.get(rule, dimension_free)(problem, **level, sup=sup)
 
 
-def self_normalised(
+def self_normalized(
     problem: Problem,
     *,
     noise_std: float,
@@ -173,7 +173,7 @@ def self_normalised(
               \Big( \sum \log(1 + v / \rho_{ij}) + 2 \log \tfrac{8p}{\delta} \Big) },
               \qquad \rho_{ij} = 2^{-i} \rho_j
 
-    The bound of Abbasi-Yadkori et al. (2011) on the self-normalised noise of group j, for a grid of
+    The bound of Abbasi-Yadkori et al. (2011) on the self-normalized noise of group j, for a grid of
     8 regularisers at once. The grid depends on task sizes, dimensions and sup only: the bound would
     not hold for a regulariser that depends on the points, but by a union bound it holds for all
     of a grid fixed in advance, and so for the best of them. :math:`\rho_j` is best for the largest
@@ -192,10 +192,10 @@ def self_normalised(
     sizes = np.broadcast_to(np.asarray(planned, float), (problem.m,))
     planned_energy = problem.task_weights**2 * sizes
     largest = _planned_rho(planned_energy, sizes, problem.dims, log_term) * _as_sup(sup, problem.p)
-    return _self_normalised(v, largest, RHO_GRID, log_term, noise_std, problem.total)
+    return _self_normalized(v, largest, RHO_GRID, log_term, noise_std, problem.total)
 
 
-def _self_normalised(
+def _self_normalized(
     v: Eigenvalues, largest: Array, count: int, log_term: float, noise_std: float, total: int
 ) -> Array:
     """The bound for the best of a grid of regularisers, which was fixed in advance."""
@@ -214,18 +214,18 @@ def lifelong(
     delta: float,
     sup: ArrayLike | None = None,
 ) -> Array:
-    r"""`self_normalised` for kernels that are learned again after every task (Theorem 30).
+    r"""`self_normalized` for kernels that are learned again after every task (Theorem 30).
 
     With probability 1 - delta the event A holds at all relearnings together: however the points
     were chosen, whenever a task was stopped, and whatever made somebody stop adding tasks. Stacked
-    over tasks, noise and features are one process, to which the self-normalised bound applies at
+    over tasks, noise and features are one process, to which the self-normalized bound applies at
     all times at once for every regulariser fixed in advance. There is a grid of them for every
     pair of powers of 16 that bound the number of tasks and the size of the largest,
 
     .. math:: 16^i \le m < 16^{i+1}, \quad 16^k \le \max_s n_s < 16^{k+1}, \qquad
               \delta_{ik} = \frac{\delta}{(i + 1)(i + 2)(k + 1)(k + 2)},
 
-    and these add up to at most delta. Compared with `self_normalised` the logarithmic term grows by
+    and these add up to at most delta. Compared with `self_normalized` the logarithmic term grows by
     twice the logarithm of the denominator, beside a sum over tasks.
 
     At half of this lambda pure noise still selects nothing. It needs the same weight
@@ -244,7 +244,7 @@ def lifelong(
     ranks = [min(d or inf, size) for d in problem.dims]
     best = {r: _best_u(np.ones(1), np.array([r]), tasks, log_term) for r in set(ranks)}
     largest = size * np.array([best[r] for r in ranks]) * _as_sup(sup, problem.p)
-    return _self_normalised(v, largest, LIFELONG_GRID, log_term, noise_std, problem.total)
+    return _self_normalized(v, largest, LIFELONG_GRID, log_term, noise_std, problem.total)
 
 
 def hkz(problem: Problem, *, noise_std: float, delta: float) -> Array:
@@ -385,7 +385,7 @@ def pivotal_lambda(
 
 
 def _planned_rho(energy: Array, sizes: Array, dims: Sequence[int | None], log_term: float) -> Array:
-    """(p,) minimisers over rho of the worst case of `self_normalised` at sup = 1.
+    """(p,) minimisers over rho of the worst case of `self_normalized` at sup = 1.
 
     In u = rho / max(energy) the worst case (1 + u)(sum_s r log(1 + a / (r u)) + log_term) is
     convex, a <= 1 being the energy of a task relative to the largest and r its largest rank.

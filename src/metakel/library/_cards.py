@@ -22,7 +22,7 @@ METRICS = {
     "mae": "regression",
     "r2": "regression",
 }
-MINIMISED = ("log_loss", "rmse", "mae")
+MINIMIZED = ("log_loss", "rmse", "mae")
 
 
 @dataclass(frozen=True)

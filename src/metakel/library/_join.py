@@ -10,7 +10,7 @@ import numpy as np
 from metakel._arrays import Array
 from metakel.data import History
 from metakel.errors import InputError
-from metakel.library._cards import MINIMISED, card, list_cards
+from metakel.library._cards import MINIMIZED, card, list_cards
 from metakel.library._entries import ENTRIES
 from metakel.library._load import PREFIX, as_prior, load, spelled
 from metakel.priors import Prior
@@ -68,6 +68,6 @@ def _of_metric(library: Any, output: str, minimize: bool) -> Prior:
     name, _, metric = library.removeprefix(PREFIX).partition(":")
     of_model = [found for found in list_cards() if found.name == card(name).name]
     known = [found.metric for found in of_model]
-    fitting = [m for m in known if (m in MINIMISED) == minimize]
+    fitting = [m for m in known if (m in MINIMIZED) == minimize]
     wanted = metric or next((m for m in (output, *fitting) if m in known), None)
     return load(name, wanted)

@@ -3,7 +3,7 @@
 from metakel.optimize.acquisition import ACQUISITIONS, Acquisition
 from metakel.optimize.certificate import Best, Certificate
 from metakel.optimize.certified import CertifiedModel, FixedWidth
-from metakel.optimize.explain import Expected, Neighbour, Reasons
+from metakel.optimize.explain import Expected, Neighbor, Reasons
 from metakel.optimize.gpucb import GPUCB
 from metakel.optimize.mixture import Mixture
 from metakel.optimize.model import Model, Score
@@ -23,7 +23,7 @@ __all__ = [
     "FixedWidth",
     "Mixture",
     "Model",
-    "Neighbour",
+    "Neighbor",
     "Optimizer",
     "Outcomes",
     "Reasons",

@@ -15,7 +15,7 @@ from metakel._arrays import Array, as_number, positive
 from metakel._codec import decode, encode
 from metakel.confidence.fallback import Alarm, AlarmEvent, everything
 from metakel.confidence.observations import Batch, Spectrum, no_observations
-from metakel.confidence.options import Centre, centre_at
+from metakel.confidence.options import Center, center_at
 from metakel.confidence.sequence import ConfidenceSequence, negative
 from metakel.confidence.set import ConfidenceSet, closed_form_set
 from metakel.errors import InputError
@@ -49,7 +49,7 @@ class CertifiedModel(Model):
         Noise of an observation that has no other.
     noise_var : Schedule or None
         The regulariser of Eq. 3 for `posterior`; noise_std^2 where None.
-    centre : (n, d0) -> (n,), optional
+    center : (n, d0) -> (n,), optional
         What the objective is expected to be, the centre of the sequence; 0 where None.
     probes : int
         How many of the first points, after one, go where all base kernels know least.
@@ -68,7 +68,7 @@ class CertifiedModel(Model):
     fixed: FixedNu | None
     noise_std: float
     noise_var: Schedule | None = None
-    centre: Centre | None = None
+    center: Center | None = None
     probes: int = 0
     stops: bool = False
     outcomes: Outcomes | None = None
@@ -105,7 +105,7 @@ class CertifiedModel(Model):
             assumed,
             None,
             options.noise_std,
-            centre=assumed.centre,
+            center=assumed.center,
             probes=probes,
             stops=options.on_alarm == "stop",
         )
@@ -135,7 +135,7 @@ class CertifiedModel(Model):
         for start, end in pairwise((since, *(end for end in outcomes.ends if end > since))):
             X, y, level = (part[start:end] for part in (outcomes.X, outcomes.y, noise))
             if fixed is not None:
-                fixed = fixed.observe(Batch(X, y - self._centre_at(X), level))
+                fixed = fixed.observe(Batch(X, y - self._center_at(X), level))
             if sequence is not None:
                 sequence, alarm = sequence.extended(X, y, level)
                 raised = raised or alarm
@@ -149,12 +149,12 @@ class CertifiedModel(Model):
             _empty=empty,
         )
 
-    def _centre_at(self, Z: Array) -> Array | float:
-        if self.centre is None:
+    def _center_at(self, Z: Array) -> Array | float:
+        if self.center is None:
             return 0.0
         if self._features is None:
-            return centre_at(self.centre, Z)
-        return self._features.centre_at(self.centre, Z)
+            return center_at(self.center, Z)
+        return self._features.center_at(self.center, Z)
 
     @property
     def _slack(self) -> float:
@@ -271,22 +271,22 @@ class CertifiedModel(Model):
         return Score(values)
 
     def _score(self, bound: UpperBound) -> Score:
-        kernel, centre = bound.set.kernel, self.centre
-        plain = centre is None and not self._slack
+        kernel, center = bound.set.kernel, self.center
+        plain = center is None and not self._slack
         look = None if self._features is None else self._features.at
 
         def values(Z: Array) -> Array:
             upper = bound.upper(Z, None if look is None else look(kernel, Z))
-            return upper if plain else upper + self._centre_at(Z) + self._slack
+            return upper if plain else upper + self._center_at(Z) + self._slack
 
         def with_gradient(Z: Array) -> tuple[Array, Array]:
             upper, slopes = bound.upper_and_gradient(Z)
-            if isinstance(centre, KernelFunction):
-                height, rise = centre.value_and_gradient(Z)
+            if isinstance(center, KernelFunction):
+                height, rise = center.value_and_gradient(Z)
                 upper, slopes = upper + height, slopes + rise
             return upper + self._slack, slopes
 
-        climbs = centre is None or (isinstance(centre, KernelFunction) and centre.kernel.smooth)
+        climbs = center is None or (isinstance(center, KernelFunction) and center.kernel.smooth)
         return Score(values, with_gradient if kernel.smooth and climbs else None)
 
     def bounds(self, Z: Array) -> tuple[Array, Array]:
@@ -313,7 +313,7 @@ class CertifiedModel(Model):
             mean = self.certified.mean(Z)
             alpha = self.certified.alpha
         else:
-            mean = deciding.mean(Z, alpha) + self._centre_at(Z)
+            mean = deciding.mean(Z, alpha) + self._center_at(Z)
         spectrum = self._spectrum(deciding)
         inside, outside = spectrum.project(Z)
         variance = spectrum.inverse(np.array([alpha]))[0] @ inside**2 + outside / max(alpha, 1e-300)
@@ -321,7 +321,7 @@ class CertifiedModel(Model):
 
     def posterior(self, outcomes: Outcomes) -> Posterior:
         """GP(0, k) given the observations (Eq. 3), k being the kernel believed at present."""
-        if self.centre is not None:
+        if self.center is not None:
             raise InputError("there is a centre, which GP(0, k) of Eq. 3 has not; use predict")
         scale = 1.0
         if self.noise_var is not None:
@@ -340,13 +340,13 @@ class CertifiedModel(Model):
             return float(self.bounds_within(domain.points)[1].max())
         current = self.certified.current
         if not current.kernel.smooth:
-            if self.centre is not None:  # nothing says how large it gets
+            if self.center is not None:  # nothing says how large it gets
                 return inf
             return current.norm_bound * _largest_root(current.kernel) + self._slack
         if not np.isfinite(current.norm_bound) and np.isinf(current.upper(start.X)).any():
             return inf
         score = self._score(UpperBound(current, current.spectrum))
-        _, values = domain.maximisers(score, start)
+        _, values = domain.maximizers(score, start)
         return max(float(values.max()), self._largest_observed(domain))
 
     def _largest_observed(self, domain: Domain) -> float:
@@ -368,10 +368,10 @@ class CertifiedModel(Model):
     def _at_observed(self, X: Array) -> tuple[Array, Array, Array]:
         if self.sequence is None:
             deciding = self._deciding
-            centre = self._centre_at(X)
-            mean = deciding.mean(X, float(deciding.alphas[0])) + centre
+            center = self._center_at(X)
+            mean = deciding.mean(X, float(deciding.alphas[0])) + center
             lower, upper = deciding.interval(X, refine=False)
-            return mean, lower + centre, upper + centre
+            return mean, lower + center, upper + center
         mean = self.sequence.mean(X)
         points = self.sequence.points
         if points is None:
@@ -392,7 +392,7 @@ class CertifiedModel(Model):
     def to_dict(self) -> dict[str, Any]:
         sequence = (self._empty or self).sequence
         nu = None if self.fixed is None else self.fixed.nu
-        if not (self.centre is None or isinstance(self.centre, KernelFunction)):
+        if not (self.center is None or isinstance(self.center, KernelFunction)):
             raise InputError(
                 "a centre that is a function of your own cannot be stored; expected a "
                 "KernelFunction, or store the record instead"
@@ -404,7 +404,7 @@ class CertifiedModel(Model):
             "noise_std": self.noise_std,
             "nu": _storable("nu", nu),
             "noise_var": _storable("noise_var", self.noise_var),
-            "centre": encode(self.centre),
+            "center": encode(self.center),
             "probes": self.probes,
             "stops": self.stops,
         }
@@ -425,7 +425,7 @@ class FixedWidth:
         The regulariser of Eq. 3; Theorem 5.1 uses ``lambda t: 1 + 2 / t``.
     bounds : ConfidenceSequence, optional
         What bounds and certificates rest on.
-    centre : (n, d0) -> (n,), optional
+    center : (n, d0) -> (n,), optional
         What the objective is expected to be; 0 by default.
     """
 
@@ -433,7 +433,7 @@ class FixedWidth:
     nu: Schedule
     noise_var: Schedule
     bounds: ConfidenceSequence | None = None
-    centre: Centre | None = None
+    center: Center | None = None
 
     def __post_init__(self) -> None:
         as_kernel("kernel", self.kernel)
@@ -443,17 +443,17 @@ class FixedWidth:
     def as_model(self, domain: Domain, *, minimize: bool, probes: int) -> CertifiedModel:
         """The model of a domain."""
         noise_std = 1.0 if callable(self.noise_var) else sqrt(float(self.noise_var))
-        sequence, centre = None, self.centre
+        sequence, center = None, self.center
         if self.bounds is not None:
             certified = CertifiedModel.of(self.bounds, domain, minimize=minimize, probes=probes)
             sequence, noise_std = certified.sequence, certified.noise_std
         elif probes:
             raise InputError(f"probes is {probes}, but there is no alarm to hear them; expected 0")
-        if minimize and centre is not None:
-            centre = negative(centre)
+        if minimize and center is not None:
+            center = negative(center)
         fixed = FixedNu.of(self.kernel, self.nu, self.noise_var, noise_std)
         return CertifiedModel(
-            self.kernel, sequence, fixed, noise_std, self.noise_var, centre, probes
+            self.kernel, sequence, fixed, noise_std, self.noise_var, center, probes
         )
 
 
@@ -468,10 +468,10 @@ def load_certified(
     noise_std = positive("noise_std", data["noise_std"])
     nu = checked_schedule("nu", data["nu"])
     noise_var = checked_schedule("noise_var", data["noise_var"])
-    stored, sequence = data["centre"], None
-    centre = None
+    stored, sequence = data["center"], None
+    center = None
     if stored is not None:
-        centre = decode(KernelFunction, stored, "stored centre", functions)
+        center = decode(KernelFunction, stored, "stored centre", functions)
     if data["sequence"] is not None:
         sequence = ConfidenceSequence.from_dict(data["sequence"], functions)
         kernel = sequence.kernel if nu is None else kernel
@@ -480,7 +480,7 @@ def load_certified(
         raise InputError("stored model has neither a confidence sequence nor a nu")
     probes = int(as_number("probes", data.get("probes", 0), 0))
     stops = bool(data["stops"])
-    return CertifiedModel(kernel, sequence, fixed, noise_std, noise_var, centre, probes, stops)
+    return CertifiedModel(kernel, sequence, fixed, noise_std, noise_var, center, probes, stops)
 
 
 LOADERS[CertifiedModel.kind] = load_certified

@@ -26,7 +26,7 @@ from metakel.search import Domain, StartPoints
 if TYPE_CHECKING:
     from metakel.optimize.state import State
 
-NEIGHBOURS = 3  # runs that are named
+NEIGHBORS = 3  # runs that are named
 ALTERNATIVES = 8  # of the observed points, the best ones
 NEAR = 1.0  # within so many length scales, values have much to do with each other
 # A point whose mean is below the best one by more than this share of its standard deviation is
@@ -40,7 +40,7 @@ SLICES = 21  # of a normal distribution, each as likely as the others
 
 
 @dataclass(frozen=True, eq=False)
-class Neighbour:
+class Neighbor:
     """A run near the point that is explained.
 
     Parameters
@@ -117,7 +117,7 @@ class Reasons:
     explores : bool
         True if another point is expected to be better, and this one is tried because less is known
         of it. Points near runs without a value do not count.
-    neighbours : tuple of Neighbour
+    neighbors : tuple of Neighbor
         The nearest runs: of this task, and of the best ones of past tasks.
     near, tasks : int
         How many past tasks had one of their best runs within a length scale, with the same choices,
@@ -139,7 +139,7 @@ class Reasons:
     typical: Expected
     best: float | None
     explores: bool
-    neighbours: tuple[Neighbour, ...] = field(repr=False)
+    neighbors: tuple[Neighbor, ...] = field(repr=False)
     near: int
     tasks: int
     safer: Expected | None
@@ -187,11 +187,11 @@ class Reasons:
         return f"Safer: {describe(self.safer.x)}, where it is expected to be {self.safer}."
 
     def __str__(self) -> str:
-        lines = [self.sentence, self.support, *(f"  {run}" for run in self.neighbours)]
+        lines = [self.sentence, self.support, *(f"  {run}" for run in self.neighbors)]
         return "\n".join(filter(None, [*lines, self.alternative]))
 
     def _repr_html_(self) -> str:
-        runs = items([str(run) for run in self.neighbours])
+        runs = items([str(run) for run in self.neighbors])
         parts = [self.support, self.alternative]
         sentences = [paragraph(part) for part in parts if part]
         return card(self.sentence, *sentences[:-1], runs, sentences[-1])
@@ -257,7 +257,7 @@ def explain(state: State, point: Any, x: Array, place: Domain, start: StartPoint
         typical=_typical(*plain.predict(start.X), scale, (least, most)),
         best=state.value(int(few[0])) if here.any() else None,
         explores=behind and not worse,
-        neighbours=_neighbours(state, past, differ, point, x),
+        neighbors=_neighbors(state, past, differ, point, x),
         near=0 if past is None else len(_tasks_near(past, differ, x)),
         tasks=0 if past is None else len(set(past.tasks)),
         safer=safer,
@@ -305,13 +305,13 @@ def _tasks_near(past: BestRuns, differ: NDArray[np.intp], x: Array) -> set[str]:
     return {past.tasks[i] for i in near.tolist()}
 
 
-def _neighbours(
+def _neighbors(
     state: State,
     past: BestRuns | None,
     differ: NDArray[np.intp],
     point: Any,
     x: Array,
-) -> tuple[Neighbour, ...]:
+) -> tuple[Neighbor, ...]:
     """The nearest ones, at most one of every past task; of this task only those that are near.
 
     Those with the same choices come first.
@@ -319,21 +319,21 @@ def _neighbours(
     seen = state.outcomes
     scales = np.ones(x.shape) if past is None else past.lengthscales
     away = np.linalg.norm((seen.X - x) / scales, axis=1)
-    near = [i for i in np.argsort(away, kind="stable")[:NEIGHBOURS] if away[i] <= NEAR]
+    near = [i for i in np.argsort(away, kind="stable")[:NEIGHBORS] if away[i] <= NEAR]
     points = [state.point(i) for i in near]
     own = [
-        Neighbour("", tried, state.value(int(i)), float(away[i]))
+        Neighbor("", tried, state.value(int(i)), float(away[i]))
         for i, tried, others in zip(near, points, _other_choices(point, points), strict=True)
         if not others
     ]
-    others: dict[str, Neighbour] = {}
+    others: dict[str, Neighbor] = {}
     distances = np.full(0, inf) if past is None else past.distances(x)
     for i in np.lexsort((distances, differ)):
         assert past is not None
-        if len(others) == NEIGHBOURS:
+        if len(others) == NEIGHBORS:
             break
         if past.tasks[i] not in others:
-            others[past.tasks[i]] = Neighbour(
+            others[past.tasks[i]] = Neighbor(
                 past.tasks[i],
                 past.points[i],
                 float(past.values[i]),

@@ -108,9 +108,9 @@ class Search:
     exclude: Array | None = None
     pending: Array | None = None
 
-    def maximise(self, score: Score) -> Array:
+    def maximize(self, score: Score) -> Array:
         """The best point (d0,)."""
-        found, _ = self.domain.maximisers(score, self.start, self.exclude)
+        found, _ = self.domain.maximizers(score, self.start, self.exclude)
         chosen = 0 if len(found) == 1 else int(self.draws().integers(len(found)))
         return np.asarray(found[chosen])
 
@@ -149,7 +149,7 @@ def spread_batch(score: Score, search: Search) -> Array:
     far apart.
     """
     if search.pending is None or not len(search.pending):
-        return search.rounded(search.maximise(score))
+        return search.rounded(search.maximize(score))
     extent, slopes = search.domain.extent, score.gradient
     running, reach = search.pending / extent, APART * typical_lengthscale(len(extent))
 
@@ -163,9 +163,9 @@ def spread_batch(score: Score, search: Search) -> Array:
         return apart(Z, values), slope
 
     others = Score(lambda Z: apart(Z, score.values(Z)), None if slopes is None else gradient)
-    x = search.rounded(search.maximise(others))
+    x = search.rounded(search.maximize(others))
     all_near = np.isneginf(apart(x[None], np.zeros(1)))[0]
-    return search.rounded(search.maximise(score)) if all_near else x
+    return search.rounded(search.maximize(score)) if all_near else x
 
 
 class NothingToAsk(InputError):
@@ -296,7 +296,7 @@ class Model(ABC):
 
     def choose(self, score: Score, search: Search) -> Array:
         """The next point (d0,): the best one by the score, unless something else matters too."""
-        return search.rounded(search.maximise(score))
+        return search.rounded(search.maximize(score))
 
     def allowed(self, Z: Array) -> NDArray[np.bool_]:
         """(n,) which of the points ``Z`` (n, d0) may be asked for."""
@@ -342,7 +342,7 @@ class Model(ABC):
 
     def surest(self, search: Search) -> Array:
         """The point (d0,) with the largest lower bound; where all are infinite, mean."""
-        return search.maximise(self._height(search.start.X))
+        return search.maximize(self._height(search.start.X))
 
     def _height(self, start: Array) -> Score:
         first = None if self.no_bounds else self.bounds(start)[0]

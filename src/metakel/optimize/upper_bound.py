@@ -23,7 +23,7 @@ import numpy as np
 
 from metakel._arrays import Array, is_number
 from metakel.confidence.observations import Batch, Observations, Spectrum, no_observations
-from metakel.confidence.options import Centre, centre_at
+from metakel.confidence.options import Center, center_at
 from metakel.confidence.set import ConfidenceSet, blocks, closed_form_set
 from metakel.errors import InputError
 from metakel.kernels.sum import KernelSum
@@ -73,9 +73,9 @@ class UpperBound:
         for block in blocks(len(Z), BLOCK):
             rows = None if Phi is None else Phi[block]
             inside, outside = self.spread.project(Z[block], rows)
-            centre = inside if self._shared else self.set.spectrum.project(Z[block], rows)[0]
+            center = inside if self._shared else self.set.spectrum.project(Z[block], rows)[0]
             curves = self._half_widths(inside, outside)
-            curves += self._centres @ centre
+            curves += self._centers @ center
             curves.min(axis=0, out=upper[block])
             if np.isfinite(self.set.norm_bound):
                 ball = self.set.norm_bound * _size(inside, outside)
@@ -90,7 +90,7 @@ class UpperBound:
         single = Phi.dtype
         basis = self.spread.basis.astype(single)
         others = None if self._shared else self.set.spectrum.basis.astype(single)
-        inverse, centres = self._scaled_inverse.astype(single), self._centres.astype(single)
+        inverse, centers = self._scaled_inverse.astype(single), self._centers.astype(single)
         unseen = (self._radii / self._alphas).astype(single) if self._has_outside else None
 
         def curves(rows: Array, useful: slice) -> Array:  # (d, n) -> (A, n)
@@ -101,7 +101,7 @@ class UpperBound:
                 outside = np.einsum("dn,dn->n", rows, rows) - squares.sum(axis=0)
                 variance += np.multiply.outer(unseen[useful], np.maximum(outside, 0))
             heights: Array = np.sqrt(variance, out=variance)
-            heights += centres[useful] @ (inside if others is None else others.T @ rows)
+            heights += centers[useful] @ (inside if others is None else others.T @ rows)
             return heights
 
         best = curves(Phi[:: max(len(Phi) // SAMPLE, 1)].T, slice(None)).argmin(axis=0)
@@ -126,14 +126,14 @@ class UpperBound:
             outside = np.einsum("dn,dn->n", left, left)
         else:
             inside, outside = spread.project(Z, Phi)
-        centre = inside if self._shared else self.set.spectrum.project(Z, Phi)[0]
-        alphas, radii = self._refined(self._half_widths(inside, outside) + self._centres @ centre)
+        center = inside if self._shared else self.set.spectrum.project(Z, Phi)[0]
+        alphas, radii = self._refined(self._half_widths(inside, outside) + self._centers @ center)
         pull = self.set.spectrum.mean_coefficients(alphas).T  # (r, n)
         push = inside / (spread.values[:, None] + alphas)
         beyond = 1 / alphas
         variance = np.einsum("rn,rn->n", push, inside) + beyond * outside
         half_width = np.sqrt(radii * variance)
-        upper = np.einsum("rn,rn->n", pull, centre) + half_width
+        upper = np.einsum("rn,rn->n", pull, center) + half_width
         # d sqrt(R v) = R / sqrt(R v) * dv / 2, and v is quadratic in the features.
         rate = radii / np.maximum(half_width, 1e-300)
         push, beyond = push * rate, beyond * rate
@@ -220,7 +220,7 @@ class UpperBound:
         return np.where(self.set.alphas > 0, radii, np.maximum(radii, 1.0))
 
     @cached_property
-    def _centres(self) -> Array:
+    def _centers(self) -> Array:
         """(A, r) ridge solutions in the eigenbasis of the set."""
         return self.set.spectrum.mean_coefficients(self._alphas)
 
@@ -252,7 +252,7 @@ class StartFeatures:
     start: StartPoints
     kernel: KernelSum | None = None
     features: Array | None = None
-    centre: Array | None = None
+    center: Array | None = None
 
     def at(self, kernel: KernelSum, Z: Array) -> Array | None:
         """(n, d) features for a first look at ``Z``; None where the kernel has none."""
@@ -266,13 +266,13 @@ class StartFeatures:
             return self.features
         return kernel.features(Z).astype(np.float32) if climbs and kernel.smooth else None
 
-    def centre_at(self, centre: Centre, Z: Array) -> Array:
+    def center_at(self, center: Center, Z: Array) -> Array:
         """(n,) the centre at ``Z``."""
         if Z is not self.start.X:
-            return centre_at(centre, Z)
-        if self.centre is None:
-            self.centre = centre_at(centre, Z)
-        return self.centre
+            return center_at(center, Z)
+        if self.center is None:
+            self.center = center_at(center, Z)
+        return self.center
 
 
 # -- a fixed number of standard deviations ---------------------------------------------------------

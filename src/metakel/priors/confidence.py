@@ -60,7 +60,7 @@ class Calibration:
         rank = conformal_rank(delta, len(self.norms))
         return float(self.norms[rank - 1]) if rank <= len(self.norms) else inf
 
-    def centre(self, X: Array) -> Array:
+    def center(self, X: Array) -> Array:
         """(n,) what a typical task has there; confidence sets are about the rest."""
         return self.model.level + self.model.scale * self.task_gp.mean(X)
 
@@ -118,7 +118,7 @@ def needed_norms(task_gp: LearnedProcess, model: LevelAndScale, tasks: History) 
     for task in tasks:
         rows = spread_rows(np.arange(task.n), ROWS)
         X = task.X[rows]
-        batch = Batch(X, task.y[rows] - bare.centre(X), np.full(len(X), bare.noise_std))
+        batch = Batch(X, task.y[rows] - bare.center(X), np.full(len(X), bare.noise_std))
         norms.append(smallest_norm(no_observations(kernel).append(batch).spectrum(), len(X)))
     return np.array(norms)
 
@@ -194,13 +194,13 @@ class ConfidenceBand:
         """Take in measured values."""
         X = self.space.encode(configurations)
         y = as_values(values, len(X), "tell")
-        self.sequence.tell(X, self.scale.to_model(y) - self.calibration.centre(X))
+        self.sequence.tell(X, self.scale.to_model(y) - self.calibration.center(X))
 
     def interval(self, configurations: Any) -> tuple[Array, Array]:
         """Lower and upper ends, in units of the output and within its range."""
         X = self.space.encode(configurations)
-        centre = self.calibration.centre(X)
-        lower, upper = (end + centre for end in self.sequence.interval(X))
+        center = self.calibration.center(X)
+        lower, upper = (end + center for end in self.sequence.interval(X))
         ends = self.scale.interval(lower, upper)
         return np.clip(ends[0], *self.output_range), np.clip(ends[1], *self.output_range)
 

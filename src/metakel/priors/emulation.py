@@ -23,7 +23,7 @@ from metakel.kernels.nystrom import spread_rows
 from metakel.priors.prior import Prior
 
 ROWS = 200  # of a task, which a draw is given
-NEIGHBOURING = 1000  # of a task, whose neighbours are compared
+NEIGHBORING = 1000  # of a task, whose neighbours are compared
 FEATURES = 512
 # Draws of a fitted process are too smooth and too sure. They deviate from its mean, and from what
 # neighbouring runs allow, by so many times what these say.
@@ -45,7 +45,7 @@ class Objective:
 def emulate(prior: Prior, task: Task, rng: np.random.Generator) -> Objective:
     """Drawn from the posterior of the prior given the task's runs, and kept near dense ones."""
     shared, _ = prior.task_processes[0][0].stationary
-    drawn, runs = _posterior_draw(prior, task, rng), Neighbours.of(task, shared.lengthscales)
+    drawn, runs = _posterior_draw(prior, task, rng), Neighbors.of(task, shared.lengthscales)
     if runs is None:
         return drawn
     noise_std = min(drawn.noise_std, runs.noise_std)
@@ -75,7 +75,7 @@ def imagine(prior: Prior, rng: np.random.Generator) -> Objective:
 
 
 @dataclass(frozen=True, eq=False)
-class Neighbours:
+class Neighbors:
     """What runs next to one another say of the function between them.
 
     Parameters
@@ -100,12 +100,12 @@ class Neighbours:
     distance: float
 
     @classmethod
-    def of(cls, task: Task, lengthscales: Array) -> Neighbours | None:
+    def of(cls, task: Task, lengthscales: Array) -> Neighbors | None:
         """None where there are no neighbours."""
         from scipy.spatial import KDTree
 
         X, first = np.unique(task.X + 0.0, axis=0, return_index=True)
-        kept = spread_rows(np.argsort(first), NEIGHBOURING)
+        kept = spread_rows(np.argsort(first), NEIGHBORING)
         X, y = X[kept], task.y[first[kept]]
         count = min(2 * X.shape[1] + 2, len(y) - 1)
         if count < 1:

@@ -221,7 +221,7 @@ def replay_draw(prior: Prior, task: Task, number: int) -> TaskScore:
     emulated = emulate(prior, task, rng)
     landmarks = None if prior.task_gp is None else prior.task_gp.basis.landmarks
     space = SearchSpace(prior.space, prior.space, {}, False, landmarks)
-    top, _ = space.maximise(emulated.function, rng)
+    top, _ = space.maximize(emulated.function, rng)
     # On a pool, which is harder and ten times faster than to climb at every step. The best point is
     # in it: a search may go there, if its model does.
     pool = np.vstack([space.start_points(rng).X, prior.portfolio, top])

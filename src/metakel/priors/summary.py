@@ -110,8 +110,8 @@ class _Functions:
     def explained(self, X: Array, Z: Array) -> Array:
         """(2,) covariances of f(x) and f(z): of the mean, and summed over the differences."""
         left, right = self(X), self(Z)
-        centre = (left.mean(axis=0) + right.mean(axis=0)) / 2
-        products = ((left - centre) * (right - centre)).mean(axis=0)
+        center = (left.mean(axis=0) + right.mean(axis=0)) / 2
+        products = ((left - center) * (right - center)).mean(axis=0)
         return np.array([products[0], products[1:].sum()])
 
 
@@ -138,13 +138,13 @@ def _curve(functions: _Functions, space: Space, name: str, X: Array, sign: float
     points = np.repeat(X[None], len(codes), axis=0)
     points[:, :, columns] = codes[:, None, :]
     effects = functions(points.reshape(-1, X.shape[1])).reshape(len(codes), len(X), -1).mean(axis=1)
-    centred = effects - effects.mean(axis=0)
+    centered = effects - effects.mean(axis=0)
     values = parameter.decode(codes)
     return Curve(
         name=name,
         values=values,
-        common=sign * centred[:, 0],
-        spread=np.sqrt((centred[:, 1:] ** 2).sum(axis=1)),
+        common=sign * centered[:, 0],
+        spread=np.sqrt((centered[:, 1:] ** 2).sum(axis=1)),
         log=bool(getattr(parameter, "log", False)),
         numeric=not isinstance(parameter, Categorical) and not isinstance(values[0], str),
     )

@@ -7,9 +7,9 @@
     tip.textContent = target.dataset.tip;
     tip.style.display = "block";
     const box = target.getBoundingClientRect();
-    const centred = box.left + box.width / 2 - tip.offsetWidth / 2;
+    const centered = box.left + box.width / 2 - tip.offsetWidth / 2;
     const above = box.top - tip.offsetHeight - 8;
-    tip.style.left = `${Math.min(Math.max(centred, 8), innerWidth - tip.offsetWidth - 8)}px`;
+    tip.style.left = `${Math.min(Math.max(centered, 8), innerWidth - tip.offsetWidth - 8)}px`;
     tip.style.top = `${above > 8 ? above : box.bottom + 8}px`;
   };
   const near = (element) => element && element.closest ? element.closest("[data-tip]") : null;

@@ -240,7 +240,7 @@ def next_section(prior: Prior, run: RunReplay | None) -> str:
         why = run.next
     if why is None:
         return ""
-    runs = "".join(f"<li>{escape(str(neighbour))}</li>" for neighbour in why.neighbours)
+    runs = "".join(f"<li>{escape(str(neighbor))}</li>" for neighbor in why.neighbors)
     return section(
         "Try this next, because" if run is not None and run.trials else "Try this first, because",
         configuration_card(why.expected.x),

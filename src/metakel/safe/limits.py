@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from metakel._arrays import Array, as_number, as_numbers, is_number, positive
-from metakel.confidence.options import Centre, Learned, NormOf
+from metakel.confidence.options import Center, Learned, NormOf
 from metakel.errors import InputError
 from metakel.kernels.sum import KernelFunction, KernelSum
 from metakel.search import Domain
@@ -100,7 +100,7 @@ class Limit:
         See `ConfidenceSequence`. A function is refused: it is not valid from the first point on.
     at_least, at_most : float, optional
         The limits; one of them, or both.
-    centre, slack, norm_of, full
+    center, slack, norm_of, full
         See `ConfidenceSequence`.
     delta : float, optional
         Probability with which the bounds of this output may fail. By default, what is left of the
@@ -114,7 +114,7 @@ class Limit:
     norm_bound: float | None = None
     at_least: float | None = None
     at_most: float | None = None
-    centre: Centre | None = None
+    center: Center | None = None
     slack: float = 0.0
     norm_of: NormOf | None = None
     full: KernelSum | None = None
@@ -143,7 +143,7 @@ class Limit:
         return {
             "noise_std": self.noise_std,
             "norm_bound": self.norm_bound,
-            "centre": self.centre,
+            "center": self.center,
             "slack": self.slack,
             "norm_of": self.norm_of,
             "full": self.full,
@@ -244,7 +244,7 @@ class PastFunction:
 
     Parameters
     ----------
-    centre : KernelFunction
+    center : KernelFunction
         Mean of past tasks.
     norm_bound : float or None
         Of the next task minus the centre, in the norm of the centre's kernel.
@@ -254,7 +254,7 @@ class PastFunction:
         Values that are allowed.
     """
 
-    centre: KernelFunction
+    center: KernelFunction
     norm_bound: float | None
     noise_std: float
     range: Range
@@ -268,12 +268,12 @@ class PastFunction:
         """As a limit of `GPUCB`; what learning has spent is part of the delta of the start."""
         low, high = self.range.to_list()
         return Limit(
-            self.centre.kernel,
+            self.center.kernel,
             self.noise_std,
             self.norm_bound,
             at_least=low,
             at_most=high,
-            centre=self.centre,
+            center=self.center,
             norm_of="kernel",
         )
 
@@ -316,12 +316,12 @@ class SafeStart:
     @property
     def kernel(self) -> KernelSum:
         """Of the objective, learned from the teaching tasks."""
-        return self.outputs[OBJECTIVE].centre.kernel
+        return self.outputs[OBJECTIVE].center.kernel
 
     @property
-    def centre(self) -> KernelFunction:
-        """Mean of the objective in past tasks: the ``centre`` of its confidence sequence."""
-        return self.outputs[OBJECTIVE].centre
+    def center(self) -> KernelFunction:
+        """Mean of the objective in past tasks: the ``center`` of its confidence sequence."""
+        return self.outputs[OBJECTIVE].center
 
     @property
     def norm_bound(self) -> float | None:

@@ -221,7 +221,7 @@ class SafeModel(CertifiedModel):
 
     def _choose(self, score: Score, search: Search) -> Array:
         nothing_yet = self.outcomes is None or not self.outcomes.t
-        if nothing_yet and not len(self._pending) and self.centre is not None:
+        if nothing_yet and not len(self._pending) and self.center is not None:
             best = best_within(search, Score(lambda Z: self.predict(Z)[0]), self.margin)
             return self._refuse(search) if best is None else best
         goal = best_within(search, score, self.hope)
@@ -478,7 +478,7 @@ def best_within(search: Search, score: Score, margin: Callable[[Array], Array]) 
         if not inside.any():
             return None
         heights = np.where(inside, score.values(start.X), -inf)
-        return search.maximise(Score(lambda Z: heights))
+        return search.maximize(Score(lambda Z: heights))
     heights = score.values(start.X)
     finite = heights[np.isfinite(heights)]
     low, spread = (finite.min(), np.ptp(finite) or 1.0) if len(finite) else (0.0, 1.0)
@@ -489,6 +489,6 @@ def best_within(search: Search, score: Score, margin: Callable[[Array], Array]) 
         missing = 1 - 1 / (1 + np.maximum(-found, 0))
         return np.where(found >= 0, inside, low - spread * (1 + missing))
 
-    x = search.maximise(Score(values))
+    x = search.maximize(Score(values))
     allowed = margin(x[None])[0] >= 0 and not search.excluded(x[None])[0]
     return x if allowed else None

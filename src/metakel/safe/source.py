@@ -48,7 +48,7 @@ class SafePrior(PriorSource):
     ranges: Mapping[str, Range] = field(init=False)
 
     def __post_init__(self) -> None:
-        space, start = self.prior.space, tuple(self.prior.space.normalise(r) for r in self.start)
+        space, start = self.prior.space, tuple(self.prior.space.normalize(r) for r in self.start)
         object.__setattr__(self, "start", start)
         object.__setattr__(self, "ranges", {str(n): _range(n, e) for n, e in self.limits.items()})
         if not self.ranges:
@@ -86,7 +86,7 @@ class SafePrior(PriorSource):
             noise_std=found.outputs[OBJECTIVE].noise_std,
             norm_bound=found.norm_bound,
             norm_of="kernel",
-            centre=found.centre,
+            center=found.center,
             delta=delta,
             delta_learning=found.delta if self.start else 0.0,
         )

@@ -160,7 +160,7 @@ def safe_start(
     level, *radii = (middle + q * size for middle, size in units)
     bounds = {name: r for name, r in zip(norms, radii, strict=True) if np.isfinite(r)}
     functions = {
-        name: PastFunction(t.centre, bounds.get(name), t.noise_std, outputs[name].range)
+        name: PastFunction(t.center, bounds.get(name), t.noise_std, outputs[name].range)
         for name, t in taught.items()
     }
     spent = delta + (0.0 if exact else delta_records) + (delta_learning if learn else 0.0)
@@ -171,7 +171,7 @@ def safe_start(
 class _Taught:
     """One output: what the teaching tasks say, and bounds of every task at the points ``X``."""
 
-    centre: KernelFunction
+    center: KernelFunction
     score: PastScore | None
     noise_std: float
     margins: Array  # (m, N) how far inside the limits the band of each task is
@@ -191,18 +191,18 @@ class _Taught:
             )
         records = [TaskRecord.of(kernel, task, output.noise_std) for task in tasks]
         theta = np.array([record.theta for record in records])
-        centre = KernelFunction(kernel, theta[:first].mean(axis=0))
+        center = KernelFunction(kernel, theta[:first].mean(axis=0))
         spread = np.cov(theta[:first].T, ddof=0).reshape(kernel.dim, kernel.dim)
         values, vectors = np.linalg.eigh(spread)
         root = vectors * np.sqrt(np.maximum(values, 0))
-        score = PastScore(centre, root, output.range) if output.range.bounded else None
+        score = PastScore(center, root, output.range) if output.range.bounded else None
         Phi = kernel.features(X)
         margins = np.array([output.range.margin(*r.band(Phi, level)) for r in records])
         if not level:
             margins[first:] = [_exact_margin(output, task, X) for task in tasks[first:]]
-        norms = np.array([r.largest_norm(centre.coefficients, level) for r in records])
+        norms = np.array([r.largest_norm(center.coefficients, level) for r in records])
         noise = output.noise_std or max(record.rest for record in records) or 1e-9
-        return cls(centre, score, float(noise), margins, norms)
+        return cls(center, score, float(noise), margins, norms)
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,8 +236,8 @@ class TaskRecord:
         mean = Phi @ self.theta
         return mean - half, mean + half
 
-    def largest_norm(self, centre: Array, delta: float) -> float:
-        r"""Bound of the norm of the task minus ``centre``; fails with probability ``delta``.
+    def largest_norm(self, center: Array, delta: float) -> float:
+        r"""Bound of the norm of the task minus ``center``; fails with probability ``delta``.
 
         With r u = theta - centre, ||u|| = 1, and b = theta_hat - centre, the error <u, b> - r has
         standard deviation ||u/s||, so r <= <u, b> + z ||u/s|| but for delta. The largest value over
@@ -245,7 +245,7 @@ class TaskRecord:
         """
         if len(self.singular) < len(self.theta):
             return inf
-        b = self.directions.T @ (self.theta - centre)
+        b = self.directions.T @ (self.theta - center)
         variances = (_deviation(delta) / self.singular) ** 2
         if not variances.any():
             return float(np.linalg.norm(b))

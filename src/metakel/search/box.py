@@ -111,9 +111,9 @@ class Box(Domain):
         if landmarks is not None:
             U = np.concatenate([U, (landmarks - self._low) / self._width])
             X = np.concatenate([X, landmarks])
-        return StartPoints(X, neighbours(U), climbs=True)
+        return StartPoints(X, neighbors(U), climbs=True)
 
-    def maximisers(
+    def maximizers(
         self, score: Score, start: StartPoints, exclude: Array | None = None
     ) -> tuple[Array, Array]:
         """The best points found: all candidates are looked at, then the best few climb."""
@@ -139,8 +139,8 @@ class Box(Domain):
         Peaks of the candidates all over the box, and of a closer look around the first of them: an
         observed maximum leaves a peak of the upper bound on every side of it.
         """
-        assert start.neighbours is not None
-        far = start.X[peaks(values, start.neighbours, FAR)]
+        assert start.neighbors is not None
+        far = start.X[peaks(values, start.neighbors, FAR)]
         unit = (far - self._low) / self._width
         close, next_to = clouds(unit[:CLOUDS], 2 * spacing)
         near = peaks(score.values(self._from_unit(close)), next_to, NEAR)
@@ -193,18 +193,18 @@ def clouds(U: Array, reach: float) -> tuple[Array, NDArray[np.intp]]:
     return _position(angles).reshape(-1, d0), (shift + next_to).reshape(k * CLOUD, -1)
 
 
-def neighbours(U: Array) -> NDArray[np.intp]:
+def neighbors(U: Array) -> NDArray[np.intp]:
     """(n, 2 d0 + 2) nearest other points of every point of ``U`` (n, d0), by angle."""
     return _nearest(_angle(U))
 
 
-def peaks(values: Array, neighbours: NDArray[np.intp], limit: int) -> NDArray[np.intp]:
+def peaks(values: Array, neighbors: NDArray[np.intp], limit: int) -> NDArray[np.intp]:
     """Up to ``limit`` indices of values that no neighbour exceeds, the most promising first.
 
     The largest value is among them. How far a value is above its neighbours says how much higher
     the function may be between them, so those that cannot reach the largest are left out.
     """
-    around = values[neighbours]
+    around = values[neighbors]
     top = np.flatnonzero(values >= around.max(axis=1))
     promise = values[top] + RISE * (values[top] - around[top].mean(axis=1))
     order = np.argsort(-promise, kind="stable")[:limit]

@@ -49,14 +49,14 @@ class StartPoints:
     ----------
     X : (n, d0) array
         As a model sees them.
-    neighbours : (n, k) array of int, optional
+    neighbors : (n, k) array of int, optional
         Which points are next to each; not needed where all points of a domain are here.
     climbs : bool
         Whether they are a first look only, from which a search climbs.
     """
 
     X: Array
-    neighbours: NDArray[np.intp] | None = None
+    neighbors: NDArray[np.intp] | None = None
     climbs: bool = False
 
 
@@ -122,7 +122,7 @@ class Domain(ABC):
         """Points at which a search begins: all of a finite domain, else ``landmarks`` as well."""
 
     @abstractmethod
-    def maximisers(
+    def maximizers(
         self, score: Score, start: StartPoints, exclude: Array | None = None
     ) -> tuple[Array, Array]:
         """The best points found (k, d0), all equally good, and their values (k,).
@@ -137,7 +137,7 @@ class Domain(ABC):
             Points that must not be chosen.
         """
 
-    def maximise(
+    def maximize(
         self,
         function: Callable[[Array], Array],
         rng: np.random.Generator,
@@ -148,12 +148,12 @@ class Domain(ABC):
     ) -> tuple[Array, float]:
         """A best point (d0,) and its value; ties are broken by the generator, never by order.
 
-        ``function`` and ``gradient`` are those of a `Score`, the others those of `maximisers`;
+        ``function`` and ``gradient`` are those of a `Score`, the others those of `maximizers`;
         without ``start`` new points are drawn.
         """
         check_generator(rng)
         start = self.start_points(rng) if start is None else start
-        found, values = self.maximisers(Score(function, gradient), start, exclude)
+        found, values = self.maximizers(Score(function, gradient), start, exclude)
         chosen = int(rng.integers(len(found)))
         return found[chosen], float(values[chosen])
 
@@ -315,7 +315,7 @@ class Finite(Domain):
     def start_points(self, rng: np.random.Generator, landmarks: Array | None = None) -> StartPoints:
         return StartPoints(self.X)
 
-    def maximisers(
+    def maximizers(
         self, score: Score, start: StartPoints, exclude: Array | None = None
     ) -> tuple[Array, Array]:
         """All best points; every point is looked at, so the gradient is not used."""

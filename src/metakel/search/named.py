@@ -290,7 +290,7 @@ class SearchSpace(Domain):
                 row[p.name] = axes[p.name].value(X[:, axes[p.name].columns])
             else:
                 row[p.name] = (
-                    p.normalise(self.fixed[p.name]) if p.name in self.fixed else p.choices[0]
+                    p.normalize(self.fixed[p.name]) if p.name in self.fixed else p.choices[0]
                 )
         return {name: value for name, value in row.items() if name not in absent}
 
@@ -390,7 +390,7 @@ class SearchSpace(Domain):
         X += [self._nearest(Z) for Z in (self.landmarks, landmarks) if Z is not None]
         return StartPoints(np.concatenate(X), climbs=True)
 
-    def maximisers(
+    def maximizers(
         self, score: Score, start: StartPoints, exclude: Array | None = None
     ) -> tuple[Array, Array]:
         """The best points found: all start points are looked at, then the best few climb."""
@@ -444,7 +444,7 @@ class SearchSpace(Domain):
                 X, _ = climb(smooth, X, bounds, radius, spread / 20, free, FINEST)
             near, scores = judged(X)
             yield near, scores
-            moved = self._neighbours(near[int(np.argmax(scores))])
+            moved = self._neighbors(near[int(np.argmax(scores))])
             if not len(moved):
                 return
             changed, found = judged(moved)
@@ -453,7 +453,7 @@ class SearchSpace(Domain):
                 return
             X = changed[[int(np.argmax(found))]]
 
-    def _neighbours(self, x: Array) -> Array:
+    def _neighbors(self, x: Array) -> Array:
         """(k, d0) points that differ in one choice or in one step of one parameter."""
         moved = []
         for axis in self._free:

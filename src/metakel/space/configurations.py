@@ -47,13 +47,13 @@ def inactive(space: Space, row: Row) -> set[str]:
     found: set[str] = set()
     for c in space.parents_first:
         if c.parent in found or (
-            c.parent in row and space[c.parent].normalise(row[c.parent]) not in c.values
+            c.parent in row and space[c.parent].normalize(row[c.parent]) not in c.values
         ):
             found.add(c.name)
     return found
 
 
-def normalised(space: Space, configuration: Row) -> Configuration:
+def normalized(space: Space, configuration: Row) -> Configuration:
     """Python's own values as the space has them, without parameters that are not there.
 
     Parameters of only one value are included. What the space does not know stays as it is: to
@@ -67,7 +67,7 @@ def normalised(space: Space, configuration: Row) -> Configuration:
         if np.ma.is_masked(value):  # its item is 0.0
             raise InputError(f"parameter {name!r} is masked: it is missing; expected a value")
         own = to_python(value)
-        row[str(name)] = known[name].normalise(own) if name in known else own
+        row[str(name)] = known[name].normalize(own) if name in known else own
     for p in space.parameters:
         if isinstance(p, Fixed):
             row.setdefault(p.name, p.value)
@@ -77,7 +77,7 @@ def normalised(space: Space, configuration: Row) -> Configuration:
 
 def key(space: Space, configuration: Row) -> str:
     """The same text for equal configurations, as the space sees them."""
-    row = normalised(space, configuration)
+    row = normalized(space, configuration)
     values = {name: _same(value) for name, value in row.items()}
     return json.dumps(values, sort_keys=True, default=repr)
 
@@ -101,7 +101,7 @@ def parsed(space: Space, cells: Row) -> Configuration:
     for p in space.parameters:
         if p.name in cells and (not is_empty(cells[p.name]) or None in p.choices):
             row[p.name] = p.parse(None if is_empty(cells[p.name]) else cells[p.name])
-    return normalised(space, row)
+    return normalized(space, row)
 
 
 def missing(space: Space, row: Row) -> list[str]:

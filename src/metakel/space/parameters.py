@@ -50,14 +50,14 @@ class Parameter(ABC):
 
         ``0,93`` and ``49,4 °C`` are numbers, and ``thf`` is the choice ``THF``.
         """
-        own = self.normalise(to_python(cell))
+        own = self.normalize(to_python(cell))
         same = next((v for v in self.choices if v == own or str(v) == str(own)), None)
         if same is not None or not isinstance(own, str):
             return own if same is None else same
         alike = [v for v in self.choices if isinstance(v, str) and _letters(v) == _letters(own)]
         return alike[0] if len(alike) == 1 else own
 
-    def normalise(self, value: Any) -> Any:
+    def normalize(self, value: Any) -> Any:
         """The value in the one form that it has here; what is not possible stays as it is."""
         return own_value(self.choices, value)
 
@@ -137,9 +137,9 @@ class Float(Parameter):
         found = quantity(cell)
         if found is None:
             raise self._refuse(cell, self.describe())
-        return self.normalise(found)
+        return self.normalize(found)
 
-    def normalise(self, value: Any) -> Any:
+    def normalize(self, value: Any) -> Any:
         """A float."""
         return float(value) if is_number(value) else value
 
@@ -295,7 +295,7 @@ class Integer(Float):
         if any(v is None or v != int(v) for v in (self.low, self.high, self.step)):
             raise InputError(f"parameter {self.name!r}: an integer has whole low, high and step")
 
-    def normalise(self, value: Any) -> Any:
+    def normalize(self, value: Any) -> Any:
         """A whole number of type int."""
         if not is_number(value):
             return value

@@ -225,13 +225,13 @@ class Space:
         """Parameters without a value in a configuration, though they vary and are there."""
         return forms.missing(self, row)
 
-    def normalise(self, configuration: Row) -> Configuration:
+    def normalize(self, configuration: Row) -> Configuration:
         """The configuration in the one form that it is stored and shown in.
 
         Python's own values of the right type, parameters of only one value included, those that
         are not there by their condition left out.
         """
-        return forms.normalised(self, configuration)
+        return forms.normalized(self, configuration)
 
     def key(self, configuration: Row) -> str:
         """A text that is the same for equal configurations: 5 and 5.0, ``true`` and True."""
@@ -251,7 +251,7 @@ class Space:
 
     def cells(self, configuration: Row) -> list[str]:
         """One text for every parameter, as people read it; empty where it is not there."""
-        row = self.normalise(configuration)
+        row = self.normalize(configuration)
         return [forms.shown(row[name]) if name in row else "" for name in self.names]
 
     def show(self, configuration: Row) -> str:
@@ -297,7 +297,7 @@ class Space:
 
     def holding(self, fixed: Row) -> Space:
         """The space in which parents of held parameters have only values with which these exist."""
-        held = {name: self[name].normalise(value) for name, value in fixed.items()}
+        held = {name: self[name].normalize(value) for name, value in fixed.items()}
         chosen = {p.name: p for p in self.parameters}
         for c in reversed(self.parents_first):
             parent = chosen[c.parent]
@@ -384,7 +384,7 @@ class Space:
             if lenient:  # with a new choice of its parent nobody knows if it is there
                 parent = self[c.parent]
                 known = parent.choices or c.values
-                new = {i for i in gaps if parent.normalise(table[c.parent][i]) not in known}
+                new = {i for i in gaps if parent.normalize(table[c.parent][i]) not in known}
                 values = [v for i, v in zip(here, values, strict=True) if i not in new]
                 here = [i for i in here if i not in new]
                 gaps -= new

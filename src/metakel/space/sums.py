@@ -163,7 +163,7 @@ class Polytope:
         ``A w = b`` in every possible point w.
     G, h : (q, k), (q,)
         ``G w <= h``.
-    centre : (k,)
+    center : (k,)
         A point inside, as far from all faces as possible.
     """
 
@@ -174,7 +174,7 @@ class Polytope:
     b: Array
     G: Array
     h: Array
-    centre: Array
+    center: Array
 
     @classmethod
     def of(cls, space: Space, fixed: Mapping[str, Any], known: Space) -> Polytope | None:
@@ -210,15 +210,15 @@ class Polytope:
         )
         columns = np.array([known.columns[p.name].start for p in chosen], dtype=np.intp)
         theirs = tuple(q for p in chosen if isinstance(q := known[p.name], Float))
-        centre = _centre(A, b, G, h)
-        if centre is None:
+        center = _center(A, b, G, h)
+        if center is None:
             ranges = ", ".join(f"{p.name} from {p.low:g} to {p.high:g}" for p in chosen)
             raise InputError(
                 f"no configuration keeps {' and '.join(map(str, space.sums))} with {ranges}"
                 + (f" and {_listed(held, *space.sums)}" if held else ""),
                 Hint("allow others", "wider ranges, or sums=[]", "learn --sum none"),
             )
-        return cls(chosen, theirs, columns, A, b, G, h, centre)
+        return cls(chosen, theirs, columns, A, b, G, h, center)
 
     # From numeric columns of the space to the scale from 0 to 1, and back
 
@@ -261,14 +261,14 @@ class Polytope:
         """
         if len(self.b):
             W = W - np.linalg.lstsq(self.A, (W @ self.A.T - self.b).T, rcond=None)[0].T
-        way = W - self.centre
-        room = self._room(np.broadcast_to(self.centre, W.shape), way)
-        return np.asarray(self.centre + np.minimum(room, 1.0)[:, None] * way)
+        way = W - self.center
+        room = self._room(np.broadcast_to(self.center, W.shape), way)
+        return np.asarray(self.center + np.minimum(room, 1.0)[:, None] * way)
 
     def _room(self, W: Array, way: Array) -> Array:
         """(n,) how many times a way (n, k) can be gone from points (n, k) inside."""
-        sides = np.concatenate([self.G, np.eye(len(self.centre)), -np.eye(len(self.centre))])
-        ends = np.concatenate([self.h, np.ones(len(self.centre)), np.zeros(len(self.centre))])
+        sides = np.concatenate([self.G, np.eye(len(self.center)), -np.eye(len(self.center))])
+        ends = np.concatenate([self.h, np.ones(len(self.center)), np.zeros(len(self.center))])
         speed, left = way @ sides.T, np.maximum(ends - W @ sides.T, 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
             room = np.where(speed > 1e-14, left / speed, np.inf)
@@ -276,10 +276,10 @@ class Polytope:
 
     def sample(self, rng: np.random.Generator, n: int) -> Array:
         """(n, k) points drawn nearly uniformly, by walks that go on in a random direction."""
-        k = len(self.centre)
+        k = len(self.center)
         _, values, axes = np.linalg.svd(self.A) if len(self.b) else (0, np.zeros(0), np.eye(k))
         along = axes[int((values > 1e-10).sum()) :]
-        W = np.tile(self.centre, (n, 1))
+        W = np.tile(self.center, (n, 1))
         if not len(along):
             return W
         for _ in range(WALK + WALK_PER_PARAMETER * k):
@@ -300,7 +300,7 @@ class Polytope:
             wrong = ~self.contains(kept, SLACK)
             if not wrong.any():
                 break
-            kept[wrong] = self._rounded(W[wrong] + share * (self.centre - W[wrong]))
+            kept[wrong] = self._rounded(W[wrong] + share * (self.center - W[wrong]))
         return kept
 
     def _rounded(self, W: Array) -> Array:
@@ -354,7 +354,7 @@ def _step(p: Parameter) -> float:
     return p.step if p.step is not None else 10.0 ** -(p.digits or 0)
 
 
-def _centre(A: Array, b: Array, G: Array, h: Array) -> Array | None:
+def _center(A: Array, b: Array, G: Array, h: Array) -> Array | None:
     """(k,) the point that is farthest from the faces; None where there is none."""
     from scipy.optimize import linprog
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from metakel.data import History
-from metakel.library._cards import METRICS, MINIMISED
+from metakel.library._cards import METRICS, MINIMIZED
 from metakel.library._entries import Entry
 from metakel.priors import learn_prior
 from metakel.testing.kernels import law
@@ -95,7 +95,7 @@ def _check_prior(entry: Entry, by_name: dict[str, list[dict[str, str]]], metric:
         {name: [row[name] for row in rows] for name in names},
         task="task",
         output=metric,
-        minimize=metric in MINIMISED,
+        minimize=metric in MINIMIZED,
     )
     prior = learn_prior(history, certify="none")
     law(prior.helps, f"data sets left out are not predicted: {prior.heldout.log_score:.2f} nats")

@@ -125,7 +125,7 @@ class Journal:
 
     def _lock(self, descriptor: int) -> None:
         try:
-            self._recognise(os.fstat(descriptor))
+            self._recognize(os.fstat(descriptor))
             take_lock(descriptor, str(self.path))
             self._refuse_another()
             self._remove_unfinished_line(descriptor)
@@ -205,7 +205,7 @@ class Journal:
             return
         assert self._descriptor is not None, "append belongs within exclusively"
         found = os.fstat(self._descriptor)
-        self._recognise(found)
+        self._recognize(found)
         end = os.lseek(self._descriptor, 0, os.SEEK_END)
         last = self._read.last if end == self._read.offset else _last_line(self._descriptor, end)
         text = encoded(events, last)
@@ -275,7 +275,7 @@ class Journal:
         try:
             self._refuse_device()
             with self.place.open("rb") as stream:
-                self._recognise(os.fstat(stream.fileno()))
+                self._recognize(os.fstat(stream.fileno()))
                 yield stream
         except FileNotFoundError:
             if self._file is not None:
@@ -346,9 +346,9 @@ class Journal:
             found = os.stat(self.place)
         except OSError:
             raise self._lost("removed") from None
-        self._recognise(found)
+        self._recognize(found)
 
-    def _recognise(self, found: os.stat_result) -> None:
+    def _recognize(self, found: os.stat_result) -> None:
         if self._file is None:
             self._file = found
         if not os.path.samestat(self._file, found):

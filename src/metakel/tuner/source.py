@@ -420,7 +420,7 @@ class RunOptions:
     def rows(self) -> list[Configuration] | None:
         """The candidates, each once; None where the whole space is searched."""
         listed = self.candidates
-        return None if listed is None else [listed.space.normalise(row) for row in listed.rows]
+        return None if listed is None else [listed.space.normalize(row) for row in listed.rows]
 
     def header(self, source: Source) -> dict[str, Any]:
         """The first event of a journal."""

@@ -172,7 +172,7 @@ class Store:
         return self.turn(note)
 
     def _checked(self, configuration: Mapping[str, Any]) -> Configuration:
-        row = self.space.normalise(configuration)
+        row = self.space.normalize(configuration)
         if self.header.get("anywhere"):
             self.space.place([row])
         else:

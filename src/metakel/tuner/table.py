@@ -22,7 +22,7 @@ from metakel._arrays import Array
 from metakel._files import as_path, write_atomically, writing
 from metakel.errors import CannotWrite, Hint, InputError, first_of
 from metakel.io import Column
-from metakel.io.cleaning import FAILED, normalised, without_bounds
+from metakel.io.cleaning import FAILED, normalized, without_bounds
 from metakel.io.outputs import NOT_DONE, UNFINISHED, is_status, settled
 from metakel.io.table_files import TableFile, empty_table, open_table
 from metakel.learn import LearnedKernel
@@ -243,7 +243,7 @@ class _Reading:
         words = self._statuses(rows)
         failed, waiting, values = list[str](), list[bool](), np.full(len(cells), nan)
         for k, cell in enumerate(cells):
-            word = normalised(cell) if isinstance(cell, str) else ""
+            word = normalized(cell) if isinstance(cell, str) else ""
             number = as_float(cell) if not isinstance(cell, str) and not is_empty(cell) else None
             empty = is_empty(cell) or word in UNFINISHED | NOT_YET
             known = word in FAILED | NOT_DONE
@@ -288,7 +288,7 @@ class _Reading:
         """What a column of statuses says, where there is one."""
         for name, cells in self.columns.items():
             if name not in self.names.values() and is_status(name, Column.of(cells)):
-                return ["" if is_empty(cells[i]) else normalised(str(cells[i])) for i in rows]
+                return ["" if is_empty(cells[i]) else normalized(str(cells[i])) for i in rows]
         return [""] * len(rows)
 
     def _numbers(self, name: str, rows: Sequence[int]) -> list[float | None]:

@@ -635,7 +635,7 @@ class Tuner:
         return partial(type(self), self.prior, self._store.place, **options), ()
 
     def _checked(self, configuration: Mapping[str, Any]) -> Configuration:
-        row = self.source.space.normalise(configuration)
+        row = self.source.space.normalize(configuration)
         if self.source.anywhere:
             self.source.space.place([row])
         else:

@@ -307,5 +307,5 @@ def held_value(estimator: Any, prefix: str, entry: Entry, known: Parameter) -> A
         )
     value = value if usable else entry.defaults[known.name]
     if isinstance(known, Float):
-        return known.normalise(min(max(value, known.low), known.high))
+        return known.normalize(min(max(value, known.low), known.high))
     return value

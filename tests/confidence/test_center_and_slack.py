@@ -24,25 +24,25 @@ def sequence(world, **options):
     return ConfidenceSequence(world.kernel, noise_std=world.noise_std, **given)
 
 
-def test_a_centre_moves_values_and_bounds_alike():
+def test_a_center_moves_values_and_bounds_alike():
     rng = np.random.default_rng(0)
     world = World.draw(rng, d=4, norm=2.0, noise_std=0.1, p=8)
-    centred, plain = sequence(world, centre=wave), sequence(world)
+    centered, plain = sequence(world, center=wave), sequence(world)
     for _ in range(12):
         X = rng.uniform(-1, 1, (1, 1))
         y = world.observe(X)
-        centred.tell(X, y + wave(X))
+        centered.tell(X, y + wave(X))
         plain.tell(X, y)
-        assert_allclose(centred.interval(), np.array(plain.interval()) + wave(Z), atol=1e-9)
-    assert_allclose(centred.interval(Z), np.array(plain.interval(Z)) + wave(Z), atol=1e-9)
-    assert_allclose(centred.mean(Z), plain.mean(Z) + wave(Z), atol=1e-9)
+        assert_allclose(centered.interval(), np.array(plain.interval()) + wave(Z), atol=1e-9)
+    assert_allclose(centered.interval(Z), np.array(plain.interval(Z)) + wave(Z), atol=1e-9)
+    assert_allclose(centered.mean(Z), plain.mean(Z) + wave(Z), atol=1e-9)
 
 
-def test_a_stored_sequence_continues_with_its_centre_and_slack():
+def test_a_stored_sequence_continues_with_its_center_and_slack():
     rng = np.random.default_rng(2)
     world = World.draw(rng, d=4, norm=2.0, noise_std=0.1)
-    centre = KernelFunction(world.kernel, np.linspace(-0.2, 0.4, world.kernel.dim))
-    first = sequence(world, centre=centre, slack=0.05)
+    center = KernelFunction(world.kernel, np.linspace(-0.2, 0.4, world.kernel.dim))
+    first = sequence(world, center=center, slack=0.05)
     X = rng.uniform(-1, 1, (5, 1))
     first.tell(X, world.observe(X))
     again = ConfidenceSequence.from_dict(first.to_dict())
@@ -50,7 +50,7 @@ def test_a_stored_sequence_continues_with_its_centre_and_slack():
         one.tell(0.3, 0.7)
     assert_array_equal(first.interval(), again.interval())
     with pytest.raises(InputError, match="function of your own"):
-        sequence(world, centre=wave).to_dict()
+        sequence(world, center=wave).to_dict()
     replayed = first.fresh()
     for batch in first.told.batches:
         replayed.tell(batch.X, batch.y)
@@ -58,17 +58,17 @@ def test_a_stored_sequence_continues_with_its_centre_and_slack():
 
 
 @pytest.mark.parametrize(
-    ("centre", "error", "says"),
+    ("center", "error", "says"),
     [
         (lambda X: np.zeros(3), ShapeError, "expected \\(101,\\)"),
         (lambda X: np.full(len(X), np.nan), InputError, "expected finite"),
         (0.5, InputError, "expected a function"),
     ],
 )
-def test_a_centre_that_is_no_function_of_points_is_refused(centre, error, says):
+def test_a_center_that_is_no_function_of_points_is_refused(center, error, says):
     world = World.draw(np.random.default_rng(0), d=3, norm=1.0)
     with pytest.raises(error, match=says):
-        sequence(world, centre=centre)
+        sequence(world, center=center)
 
 
 def ripple(rng, slack, runs, assumed):
