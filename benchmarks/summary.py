@@ -134,12 +134,23 @@ def missed() -> str:
     for name, body in sections().items():
         for row in (row for table in tables(body) for row in table):
             verdict = row.get("met", row.get("verdict", row.get("", "")))
+            what, value = next(iter(row.values())), row.get("measured", "") or row.get("width", "")
             if verdict.lower() in MISSED:
-                value = row.get("measured", "") or row.get("width", "")
-                rows.append(
-                    [next(iter(row.values())), value, row.get("floor", row.get("asked", "")), name]
-                )
+                rows.append([what, value, row.get("floor", row.get("asked", "")), name])
+            rows += [[f"{what}: {said}", *numbers, name] for said, *numbers in beyond(row)]
     return markdown(["floor that is missed", "measured", "asked", "table"], rows)
+
+
+def beyond(row: dict[str, str]) -> Iterator[tuple[str, str, str]]:
+    """Cells above their floor, which tables of curves have in the heading or beside the cell."""
+    share, floor = row.get("best stopped", ""), row.get("floor", "")
+    if share and floor and float(share) > float(floor):
+        yield f"best stopped, delta {row['delta']}", share, floor
+    for column, cell in row.items():
+        if found := re.search(r"(.*) \(floor (.*)\)", column):
+            pairs = zip(cell.split("; "), found[2].split("; "), strict=True)
+            if any(float(value) > float(most) for value, most in pairs):
+                yield found[1], cell, f"<= {found[2]}"
 
 
 def ahead() -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.docs import sections
-from benchmarks.summary import ahead, key_numbers, missed
+from benchmarks.summary import ahead, beyond, key_numbers, missed
 
 ROOT = Path(__file__).parents[2]
 # So many commits may change a package after a table of it was made.
@@ -75,3 +75,13 @@ def test_what_is_quoted_from_the_tables_is_what_they_say():
     assert missed() in page, "run python -m benchmarks.summary"
     assert ahead() in page
     assert key_numbers() in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_a_floor_that_a_table_of_curves_misses_is_listed():
+    share = {"curves": "errors", "delta": "0.2", "floor": "0.25"}
+    assert [*beyond(share | {"best stopped": "0.26"})]
+    assert not [*beyond(share | {"best stopped": "0.25"})]
+    assert [*beyond({"ratio (floor .95; .75)": "0.90; 0.80"})] == [
+        ("ratio", "0.90; 0.80", "<= .95; .75")
+    ]
+    assert not [*beyond({"ratio (floor .95; .75)": "0.90; 0.70"})]
