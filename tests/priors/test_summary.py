@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from histories import simulate
 
-from metakel import learn_prior
+from metakel import learn_prior, library
 from metakel.data import History, Task
+from metakel.errors import InputError
 from metakel.priors.info import Beside
 
 
@@ -46,6 +47,15 @@ def test_what_could_not_be_checked_is_said(prior):
     few = str(learn_prior(simulate(np.random.default_rng(2), m=6)))
     assert "Norm bound: none at 90% confidence, only 3 tasks were held out." in few
     assert "without a cold start beside it" in str(replace(prior, beside=Beside(0.0)))
+
+
+def test_why_there_is_no_norm_bound_is_said():
+    half = learn_prior(simulate(np.random.default_rng(2), m=6), certify="exact")
+    assert "at least 4 tasks that vary. Learned from: 3." in str(half)
+    of_library = library.load("knn", "auc")
+    assert "Norm bound: none, priors of the library are kept without it." in str(of_library)
+    with pytest.raises(InputError, match="priors of the library are kept without it"):
+        of_library.confidence()
 
 
 def test_shares_are_parts_of_one_variance_also_with_many_parameters():

@@ -14,6 +14,7 @@ from metakel.priors.heldout import NOISE_RATIOS
 
 # Initial weight of the cold start beside what was learned; evidence moves it from there.
 COLD_WEIGHT = 0.05
+FEWEST_BOUNDED = 4  # tasks that vary, of which half are left out to bound norms
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +51,18 @@ class PriorInfo:
         """Numbers of tasks and runs, in words."""
         tasks = "1 task" if len(self.tasks) == 1 else f"{len(self.tasks)} tasks"
         return f"{tasks}, {self.runs} run{'s' * (self.runs != 1)}"
+
+    @property
+    def varying(self) -> int:
+        """How many tasks were learned from."""
+        return len(self.tasks) - len(self.constant) - len(self.set_aside)
+
+    @property
+    def unbounded(self) -> str:
+        """Why a prior without a bound of the norm has none."""
+        if self.varying >= FEWEST_BOUNDED:
+            return "priors of the library are kept without it"
+        return f"it takes at least {FEWEST_BOUNDED} tasks that vary. Learned from: {self.varying}"
 
 
 @dataclass(frozen=True, eq=False)

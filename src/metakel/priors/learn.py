@@ -29,7 +29,7 @@ from metakel.priors.heldout import (
     hold_out,
     spoiling_note,
 )
-from metakel.priors.info import COLD_WEIGHT, Beside, PriorInfo
+from metakel.priors.info import COLD_WEIGHT, FEWEST_BOUNDED, Beside, PriorInfo
 from metakel.priors.joined import joined, weight_of
 from metakel.priors.outputs import PastOutput, PastOutputs
 from metakel.priors.principal import DEFAULT_LAM_RATIO, TaskFeatures, featurize, fit_task_gp
@@ -54,7 +54,6 @@ from metakel.priors.standardize import (
 )
 from metakel.space import Space
 
-SMALLEST_CALIBRATION = 4
 KEPT_RUNS = 3  # of every task, the best
 MOST_RUNS = 999  # of all tasks; beyond, every other task is left out, or more
 
@@ -254,7 +253,7 @@ def _set_aside_note(names: tuple[str, ...], count: int) -> str:
 def _calibration(history: History, featurized: TaskFeatures, mean: bool) -> Calibration | None:
     """Learn from even tasks, with choices fixed in advance; measure odd tasks, untouched so far."""
     tasks = featurized.tasks
-    if tasks.m < SMALLEST_CALIBRATION:
+    if tasks.m < FEWEST_BOUNDED:
         return None
     task_gp = fit_task_gp(
         featurized,

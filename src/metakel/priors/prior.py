@@ -88,8 +88,7 @@ class Prior:
 
     def __post_init__(self) -> None:
         d0, info = self.space.d0, self.info
-        varying = len(info.tasks) - len(info.constant) - len(info.set_aside)
-        as_numbers("heldout.tasks", self.heldout.tasks, below=max(varying, 0))
+        as_numbers("heldout.tasks", self.heldout.tasks, below=max(info.varying, 0))
         known = None if self.beside.library is None else self.beside.library.task_gp
         bases = [part.basis for part in (self.task_gp, known, self.success) if part is not None]
         if self.calibration is not None:
@@ -362,7 +361,9 @@ class Prior:
     def confidence(self, *, delta: float = 0.2, noise_std: float | None = None) -> ConfidenceBand:
         """Anytime confidence bands for a new task; see `ConfidenceBand` for what they assume."""
         if self.calibration is None:
-            raise InputError("confidence bands need a norm bound, so at least 4 tasks that vary")
+            raise InputError(
+                f"confidence bands need a norm bound. There is none: {self.info.unbounded}"
+            )
         return ConfidenceBand(
             self.calibration,
             self.space,

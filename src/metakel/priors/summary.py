@@ -324,7 +324,7 @@ def _odds(scores: RegretScores) -> str:
 
 def _norm_bound(prior: Prior) -> str:
     if prior.calibration is None:
-        return "Norm bound: none, it takes at least 4 tasks that vary."
+        return f"Norm bound: none, {prior.info.unbounded}."
     bound, count = prior.norm_bound(LEVEL), len(prior.calibration.norms)
     if isinf(bound):
         return f"Norm bound: none at {1 - LEVEL:.0%} confidence, only {count} tasks were held out."
