@@ -491,3 +491,17 @@ def test_a_regression_is_searched_in_any_unit():
 def test_a_wrong_space_is_refused(space):
     with pytest.raises(InputError, match="param_space"):
         MetaKelSearchCV(LogisticRegression(), space, n_iter=2).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [("param_distributions", "param_space"), ("param_grid", "param_space"), ("n_trials", "n_iter")],
+)
+def test_an_argument_of_another_search_is_refused_with_its_name_here(theirs, ours):
+    with pytest.raises(InputError, match=f"takes no {theirs}=; expected {ours}="):
+        MetaKelSearchCV(Ridge(), **{theirs: {"alpha": [1.0, 2.0]}})
+    names = MetaKelSearchCV(Ridge(), {"alpha": [1.0, 2.0]}).get_params(deep=False)
+    assert ours in names
+    assert theirs not in names
+    with pytest.raises(TypeError, match="unexpected keyword argument 'param_spaces'"):
+        MetaKelSearchCV(Ridge(), param_spaces={})

@@ -10,6 +10,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,26 @@ from metakel.space import Fixed, Space
 LOGGER = logging.getLogger("metakel")
 OWN_NAMES = library.Entry("", "a prior of one's own", (), {})  # spells as the estimator does
 NO_PRIOR = "no prior of the library for %s with the score %r: a cold start%s"
+
+# What the arguments of other searches are called here.
+NAMED_HERE = {
+    "param_distributions": "param_space",
+    "param_grid": "param_space",
+    "search_spaces": "param_space",
+    "n_trials": "n_iter",
+}
+
+
+def _knowing_other_names(init: Callable[..., None]) -> Callable[..., None]:
+    """`init`, which says what is expected in place of an argument of another search."""
+
+    @wraps(init)  # scikit-learn reads the arguments of `init` from this one
+    def checked(*arguments: Any, **named: Any) -> None:
+        for name in NAMED_HERE.keys() & named:
+            raise InputError(f"MetaKelSearchCV takes no {name}=; expected {NAMED_HERE[name]}=")
+        init(*arguments, **named)
+
+    return checked
 
 
 class MetaKelSearchCV(BaseSearchCV):  # type: ignore[misc]
@@ -105,6 +126,7 @@ class MetaKelSearchCV(BaseSearchCV):  # type: ignore[misc]
     ['n_neighbors', 'p', 'weights']
     """
 
+    @_knowing_other_names
     def __init__(
         self,
         estimator: Any,
