@@ -505,3 +505,16 @@ def test_an_argument_of_another_search_is_refused_with_its_name_here(theirs, our
     assert theirs not in names
     with pytest.raises(TypeError, match="unexpected keyword argument 'param_spaces'"):
         MetaKelSearchCV(Ridge(), param_spaces={})
+
+
+@pytest.mark.parametrize(
+    ("space", "found"),
+    [
+        ([{"alpha": loguniform(0.1, 1)}, {"alpha": uniform(1, 2)}], "param_space is a list"),
+        ({"alpha": {loguniform(0.1, 1)}}, "param_space has a set for 'alpha'"),
+    ],
+)
+def test_a_wrong_space_is_said_without_addresses_of_distributions(space, found):
+    with pytest.raises(InputError, match=found) as error:
+        MetaKelSearchCV(Ridge(), space).fit(X, y)
+    assert "0x" not in str(error.value)

@@ -372,9 +372,10 @@ def _choices(given: Any) -> tuple[dict[str, Choice] | None, dict[str, Any]]:
             )
         given = {p.name: p for p in given.parameters}
     if not isinstance(given, Mapping) or not given:
+        found = "an empty dict" if isinstance(given, Mapping) else f"a {type(given).__name__}"
         raise InputError(
-            f"param_space is {given!r}; expected one dict of distributions or lists, or a Space. "
-            "Several dicts are several searches"
+            f"param_space is {found}; expected one dict of distributions or lists, or a Space. Of "
+            "several dicts, make a search of each and compare their best_score_"
         )
     found = {str(name): as_choice(str(name), value) for name, value in given.items()}
     always = {

@@ -98,8 +98,9 @@ def as_choice(name: str, given: Any) -> Choice:
     if hasattr(given, "rvs"):
         return Choice(_from_distribution(name, given))
     if isinstance(given, str) or not isinstance(given, Sequence | np.ndarray):
+        found = repr(given) if isinstance(given, CHOICES) else f"a {type(given).__name__}"
         raise InputError(
-            f"param_space has {given!r} for {name!r}; expected a distribution of scipy.stats, a "
+            f"param_space has {found} for {name!r}; expected a distribution of scipy.stats, a "
             "list of values, or a parameter such as Float(name, low, high)"
         )
     values = [v.item() if isinstance(v, np.generic) else v for v in given]
