@@ -1,6 +1,7 @@
 """`MetaKelSearchCV` keeps the contract of scikit-learn's searches, and begins with a prior."""
 
 import pickle
+import re
 from itertools import product
 
 import numpy as np
@@ -14,10 +15,14 @@ from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_diabetes, load_wine
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import (
+    GradientBoostingClassifier,
+    GradientBoostingRegressor,
+    RandomForestClassifier,
+)
 from sklearn.exceptions import NotFittedError
 from sklearn.impute import SimpleImputer
-from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.metrics import f1_score, get_scorer, make_scorer, recall_score
 from sklearn.model_selection import (
     KFold,
@@ -518,3 +523,22 @@ def test_a_wrong_space_is_said_without_addresses_of_distributions(space, found):
     with pytest.raises(InputError, match=found) as error:
         MetaKelSearchCV(Ridge(), space).fit(X, y)
     assert "0x" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("model", "nearest", "other_kind"),
+    [
+        (GradientBoostingRegressor(), "HistGradientBoostingRegressor", {"SVC", "SGDClassifier"}),
+        (GradientBoostingClassifier(), "HistGradientBoostingClassifier", {"SVR", "Ridge"}),
+        (GaussianNB(), None, {"SVR", "Lasso", "ElasticNet"}),
+        (LinearRegression(), None, {"LogisticRegression"}),
+    ],
+)
+def test_priors_of_the_same_kind_are_offered_and_the_nearest(model, nearest, other_kind):
+    with pytest.raises(InputError, match="no param_space to search") as error:
+        MetaKelSearchCV(make_pipeline(StandardScaler(), model)).fit(X, y)
+    offered = set(re.findall(r"\w+", str(error.value).partition("priors for")[2]))
+    assert not offered & other_kind
+    assert {"SVC", "LogisticRegression"} & offered or {"SVR", "Ridge", "Lasso"} <= offered
+    assert ("nearest" in offered) == (nearest is not None)
+    assert nearest is None or f"nearest by name is {nearest}" in str(error.value)

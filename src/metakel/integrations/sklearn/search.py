@@ -6,10 +6,12 @@ import contextlib
 import hashlib
 import json
 import logging
+import re
 import time
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from difflib import get_close_matches
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -42,6 +44,7 @@ from metakel.space import Fixed, Space
 
 LOGGER = logging.getLogger("metakel")
 OWN_NAMES = library.Entry("", "a prior of one's own", (), {})  # spells as the estimator does
+CLASSIFIERS = ("Classifier", "SVC", "LogisticRegression")  # how names of classes end
 NO_PRIOR = "no prior of the library for %s with the score %r: a cold start%s"
 
 # What the arguments of other searches are called here.
@@ -257,7 +260,7 @@ class MetaKelSearchCV(BaseSearchCV):  # type: ignore[misc]
                 raise InputError(
                     f"no prior for {model_name(self.estimator)} with the score "
                     f"{score_name(self)!r}, and no param_space to search; expected one of them. "
-                    f"{_in_the_library(kind)}"
+                    f"{_in_the_library(model_name(self.estimator), kind)}"
                 )
             if self.prior is not None:
                 LOGGER.warning(NO_PRIOR, model_name(self.estimator), score_name(self), "")
@@ -350,14 +353,16 @@ def _in_units_of(measure: Measure, prior: Prior) -> Prior:
     return prior
 
 
-def _in_the_library(kind: str) -> str:
-    """Other models that there are priors for."""
+def _in_the_library(name: str, kind: str) -> str:
+    """Other models of this kind that there are priors for, and which of them is called alike."""
     cards = [card for card in library.list() if card.kind == kind]
-    ending = "Classifier" if kind == "classification" else "Regressor"
-    other = "Regressor" if kind == "classification" else "Classifier"
-    classes = {e for c in cards for e in library.ENTRIES[c.name].estimators}
-    fitting = sorted(e for e in classes if e.endswith(ending) or not e.endswith(other))
-    return f"The library has priors for {', '.join(fitting)}"
+    classes = sorted({e for c in cards for e in library.ENTRIES[c.name].estimators})
+    ours = [e for e in classes if e.endswith(CLASSIFIERS) == (kind == "classification")]
+    ending = re.compile("Classifier$|Regressor$")
+    bare = {ending.sub("", e): e for e in ours}
+    near = get_close_matches(ending.sub("", name), bare, n=1, cutoff=0.75)
+    nearest = f". The nearest by name is {bare[near[0]]}" if near else ""
+    return f"For {kind} the library has priors for {', '.join(ours)}{nearest}"
 
 
 def _choices(given: Any) -> tuple[dict[str, Choice] | None, dict[str, Any]]:
