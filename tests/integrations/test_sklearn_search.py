@@ -34,6 +34,7 @@ from sklearn.model_selection import (
 )
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import SVC
@@ -542,3 +543,36 @@ def test_priors_of_the_same_kind_are_offered_and_the_nearest(model, nearest, oth
     assert {"SVC", "LogisticRegression"} & offered or {"SVR", "Ridge", "Lasso"} <= offered
     assert ("nearest" in offered) == (nearest is not None)
     assert nearest is None or f"nearest by name is {nearest}" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("model", "set_here", "others"),
+    [
+        (RandomForestClassifier(n_estimators=30, random_state=0), "n_estimators=30", "max_depth"),
+        (KNeighborsClassifier(n_neighbors=7), "n_neighbors=7", "weights"),
+        (MLPClassifier((50,), max_iter=20), "hidden_layer_sizes=(50,)", "alpha"),
+        (LogisticRegression(C=3.0, max_iter=500), "C=3.0", "class_weight"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_what_the_user_has_set_is_searched_and_said_once(model, set_here, others, caplog):
+    pipe = make_pipeline(StandardScaler(), model)
+    step = pipe.steps[-1][0]
+    MetaKelSearchCV(pipe, n_iter=2, cv=2).fit(X, y)
+    said = [r.message for r in caplog.records if "what was set on the estimator" in r.message]
+    assert len(said) == 1
+    found, _, remedy = said[0].partition("param_space of the others alone: ")
+    assert f"searched, too: {step}__{set_here}. " in found
+    assert f"{step}__{others}" in remedy
+    assert set_here.partition("=")[0] not in remedy
+    assert "max_iter" not in said[0]
+    caplog.clear()
+    MetaKelSearchCV(type(model)(), n_iter=1, cv=2).fit(X, y)
+    assert "what was set" not in caplog.text
+
+
+def test_what_a_space_leaves_out_stays_as_it_was_set(caplog):
+    forest = RandomForestClassifier(n_estimators=7, random_state=0)
+    search = MetaKelSearchCV(forest, {"max_features": [0.2, 0.5, 0.9]}, n_iter=3, cv=2).fit(X, y)
+    assert search.best_estimator_.n_estimators == 7
+    assert "what was set" not in caplog.text

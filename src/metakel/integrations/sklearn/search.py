@@ -83,7 +83,8 @@ class MetaKelSearchCV(BaseSearchCV):  # type: ignore[misc]
         Distributions of scipy.stats or lists by the names of parameters, as
         `RandomizedSearchCV` takes them, or a `metakel.Space`. By default the ranges of the prior.
         Parameters that the prior does not know are searched beside it; those that it knows and that
-        are not given stay at the value of the estimator.
+        are not given stay at the value of the estimator. Without a ``param_space``, what you have
+        set on the estimator is searched like the rest, which a warning in the log says.
     n_iter : int
         How many configurations are tried at most.
     prior : "auto", str, Prior or None
@@ -377,9 +378,9 @@ def _choices(given: Any) -> tuple[dict[str, Choice] | None, dict[str, Any]]:
             )
         given = {p.name: p for p in given.parameters}
     if not isinstance(given, Mapping) or not given:
-        found = "an empty dict" if isinstance(given, Mapping) else f"a {type(given).__name__}"
+        kind = "an empty dict" if isinstance(given, Mapping) else f"a {type(given).__name__}"
         raise InputError(
-            f"param_space is {found}; expected one dict of distributions or lists, or a Space. Of "
+            f"param_space is {kind}; expected one dict of distributions or lists, or a Space. Of "
             "several dicts, make a search of each and compare their best_score_"
         )
     found = {str(name): as_choice(str(name), value) for name, value in given.items()}

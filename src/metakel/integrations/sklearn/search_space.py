@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil, floor, inf, isfinite, nan
 from typing import Any
@@ -10,11 +12,12 @@ from typing import Any
 import numpy as np
 
 from metakel._arrays import is_number
-from metakel.errors import InputError
+from metakel.errors import InputError, first_of
 from metakel.library import ENTRIES, Entry
 from metakel.priors import Prior
 from metakel.space import Categorical, Fixed, Float, Integer, Parameter, Space
 
+LOGGER = logging.getLogger("metakel")
 TAIL = 0.005  # of a distribution without ends, on either side
 CHOICES = (str, bool, int, float)
 
@@ -226,6 +229,7 @@ def searched_with(
         ]
         idle += entry.dense if sparse else ()
         given = {f"{prefix}{name}": Choice(p) for name, p in known.items() if name not in idle}
+        _say_what_was_set(estimator, prefix, entry, [name for name in known if name not in idle])
     choices, names, new = {}, {}, []
     for name, choice in given.items():
         own = entry.spelled(name) if name.startswith(prefix) else name
@@ -258,6 +262,32 @@ def searched_with(
         prior.space.among(parameters),
         tuple(new),
     )
+
+
+def _say_what_was_set(estimator: Any, prefix: str, entry: Entry, searched: list[str]) -> None:
+    """In the log: parameters that the user has set and that are searched all the same."""
+    names = [*entry.arguments({name: entry.defaults.get(name) for name in searched})]
+    changed = dict(_changed(estimator, [f"{prefix}{name}" for name in names]))
+    if not changed:
+        return
+    others = [f"{prefix}{name}" for name in names if f"{prefix}{name}" not in changed]
+    remedy = ". To hold what you set, give a param_space of the others alone: %s"
+    LOGGER.warning(
+        "without a param_space, what was set on the estimator is searched, too: %s%s",
+        ", ".join(f"{name}={value!r}" for name, value in changed.items()),
+        remedy % first_of(others) if others else "",
+    )
+
+
+def _changed(estimator: Any, names: Iterable[str]) -> Iterator[tuple[str, Any]]:
+    """Arguments that are not as in an estimator that is made without any."""
+    present = estimator.get_params()
+    for name in names:
+        owner, _, argument = name.rpartition("__")
+        with contextlib.suppress(TypeError):  # one that is not made without arguments
+            default = type(present.get(owner, estimator))().get_params(deep=False)
+            if name in present and repr(present[name]) != repr(default.get(argument)):
+                yield name, present[name]
 
 
 def replace_name(parameter: Parameter, name: str) -> Parameter:
