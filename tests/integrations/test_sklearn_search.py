@@ -303,6 +303,18 @@ def test_sparse_features_are_searched_without_a_space(model):
     assert np.isfinite(found["mean_test_score"]).all()
 
 
+@pytest.mark.parametrize("sparse", [True, False])
+def test_steps_that_make_features_sparse_are_known_to_nearest_neighbours(sparse):
+    names = np.random.default_rng(0).choice(["a", "b", "c"], (160, 4))
+    labels = (names == "a").sum(axis=1) > 1
+    steps = [OneHotEncoder(sparse_output=sparse), KNeighborsClassifier()]
+    model = make_pipeline(make_pipeline(steps[0]), make_pipeline("passthrough", steps[1]))
+    search = MetaKelSearchCV(model, n_iter=3, cv=2).fit(names, labels)
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+    searched = {name.rpartition("__")[2] for name in search.best_params_}
+    assert searched == {"n_neighbors", "weights"} | (set() if sparse else {"p"})
+
+
 def test_a_parameter_without_effect_is_not_searched():
     found = MetaKelSearchCV(KNeighborsClassifier(metric="cosine"), n_iter=2, cv=2).fit(X, y)
     assert set(found.best_params_) == {"n_neighbors", "weights"}

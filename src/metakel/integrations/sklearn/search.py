@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.sparse import issparse
 from sklearn.base import clone, is_classifier
 
 # Not public, but the class that searches of others derive from.
@@ -33,6 +32,7 @@ from metakel.integrations.sklearn.search_space import (
     Choice,
     Searched,
     as_choice,
+    features_are_sparse,
     model_in,
     model_name,
     searched_with,
@@ -175,7 +175,8 @@ class MetaKelSearchCV(BaseSearchCV):  # type: ignore[misc]
         """
         if not isinstance(self.n_iter, int | np.integer) or self.n_iter < 1:
             raise InputError(f"n_iter is {self.n_iter!r}; expected a whole number from 1")
-        self._task, self._sparse = _fingerprint(X, y), issparse(X)
+        self._task = _fingerprint(X, y)
+        self._sparse = self.param_space is None and features_are_sparse(self.estimator, X, y)
         found: MetaKelSearchCV = super().fit(X, y, **params)
         return found
 

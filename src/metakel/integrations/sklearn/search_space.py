@@ -10,6 +10,8 @@ from math import ceil, floor, inf, isfinite, nan
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
+from sklearn.base import clone
 
 from metakel._arrays import is_number
 from metakel.errors import InputError, first_of
@@ -53,6 +55,19 @@ def _inside(estimator: Any) -> list[tuple[str, Any]]:
         if inner is not None and hasattr(inner, "get_params"):
             return [(name, inner)]
     return []
+
+
+def features_are_sparse(estimator: Any, X: Any, y: Any) -> bool:
+    """Whether the model gets sparse features, by the steps before it where that is of interest."""
+    found = model_in(estimator)
+    if found is None or not found[1].dense:
+        return bool(issparse(X))
+    for _, inner in _inside(estimator):
+        if len(getattr(estimator, "steps", ())) > 1:
+            with contextlib.suppress(Exception):  # of others; the search meets it again
+                X = clone(estimator[:-1]).fit_transform(X, y)
+        return features_are_sparse(inner, X, y)
+    return bool(issparse(X))
 
 
 @dataclass(frozen=True)
