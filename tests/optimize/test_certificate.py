@@ -163,7 +163,7 @@ def test_on_a_box_it_is_never_below_the_width_at_the_best_point(monkeypatch):
     game = optimizer(problem, box([(-1, 1)]), seed=0)
     play(game, problem, 6)
     monkeypatch.setattr(  # a search that finds nothing
-        Box, "maximisers", lambda self, f, start, **_: (start.X[:1], np.array([-1e9]))
+        Box, "maximizers", lambda self, f, start, **_: (start.X[:1], np.array([-1e9]))
     )
     game.tell(np.array([0.123]), problem.f(np.array([0.123]))[0])
     best = game.best()
