@@ -24,7 +24,7 @@ def test_twelve_experiments_with_one_file_and_one_command(metakel, prior, tmp_pa
         text = path.read_text(encoding="utf-8-sig").splitlines()
         known |= {line.rstrip(",") for line in text[-4:]}
         for k, row in enumerate(rows[-4:]):
-            row[OUTPUT] = 0.5 + 0.01 * k
+            row[OUTPUT] = 50 + k
         with path.open("w", encoding="utf-8", newline="") as file:
             writer = csv.DictWriter(file, rows[0])
             writer.writeheader()

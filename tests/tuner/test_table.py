@@ -322,7 +322,9 @@ def test_results_as_people_write_them_into_a_table(tmp_path):
         [60 + k, "dmf " if k else "DMF", text] for k, text in enumerate(done)
     ]  # below 5 is what was measured there
     path = workbook(tmp_path / "runs.xlsx", [*rows, [65, "DMF", 0.61]])
-    found = suggest_rows(prior(), path)
+    with pytest.raises(InputError, match=r"row 8 of runs\.xlsx: .* so per cent are expected"):
+        suggest_rows(prior(), path)
+    found = suggest_rows(prior(), path, confirmed=True)
     assert [t.value for t in found.tuner.trials.observed] == [*done.values(), 0.61]
     assert {t.point["Solvent"] for t in found.tuner.trials.observed} == {"DMF"}
     assert "row 5 of runs.xlsx: Solvent 'dmf' is taken for 'DMF'" in found.notes

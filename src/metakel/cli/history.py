@@ -62,10 +62,14 @@ def table_columns(
     delimiter: str | None = None,
     sheet: str | None = None,
     having: Collection[str] = (),
+    signed: Collection[str] = (),
 ) -> dict[str, list[Any]]:
-    """The columns of a file as lists, under the names that `learn` reads them by."""
+    """The columns of a file as lists, under the names that `learn` reads them by.
+
+    Cells of the ``signed`` columns that a workbook shows as per cent are texts, such as "70 %".
+    """
     if is_workbook(path):
-        found = excel_columns(path, sheet=sheet, having=having)
+        found = excel_columns(path, sheet=sheet, having=having, signed=signed)
     elif is_jsonl(path):
         found = jsonl_columns(path)
     else:

@@ -35,7 +35,6 @@ from metakel.space import Float, Space
 from metakel.space.text import quantity
 from metakel.tuner import NextRows, Source, Store, Tuner, suggest_rows
 from metakel.tuner.source import RunTask
-from metakel.tuner.store import refuse_slip
 from metakel.tuner.table import task_column
 
 Observed = Annotated[
@@ -314,7 +313,9 @@ def _add_observed(tuner: Tuner, path: Path, sheet: str | None, confirm: bool | N
     if is_workbook(path):
         sheet = read_sheet(path, sheet, having=names).sheet
         _warn_if_past(sheet, tuner, f"the sheet {sheet!r} of {path.name}")
-    columns = _of_this_task(table_columns(path, sheet=sheet, having=names), tuner, path)
+    signed = () if tuner.source.usual is None else (output,)
+    found = table_columns(path, sheet=sheet, having=names, signed=signed)
+    columns = _of_this_task(found, tuner, path)
     for name in (*tuner.space.free, output, *others):
         if name not in columns:
             raise InputError(f"{path.name} has no column {name!r}; found {', '.join(columns)}")
@@ -329,17 +330,8 @@ def _add_observed(tuner: Tuner, path: Path, sheet: str | None, confirm: bool | N
         elif tuner.space.missing(row):
             unusable["with a missing input"] += 1
         else:
-            try:
-                refuse_slip(output, value, tuner.source.output_range)
-            except InputError as error:
-                if confirm is False:
-                    raise error.at(path.name) from None
-                if confirm is None:
-                    note(
-                        f"{path.name}: {output} is {value:g}, far beyond its range: is this right?"
-                    )
             rows.append(row)
-            measured.append(value)
+            measured.append(_on_scale(tuner, value, columns[output][i], path, confirm))
             outputs.append({name: also[name][i] for name in others})
     if not rows:
         why = _counted(unusable)
@@ -347,6 +339,21 @@ def _add_observed(tuner: Tuner, path: Path, sheet: str | None, confirm: bool | N
     new = tuner.observe(rows, measured, outputs)
     left_out = _counted({"known already": len(rows) - new, **unusable})
     note(f"{new} runs of {path.name} added" + (f"; left out: {left_out}" if left_out else ""))
+
+
+def _on_scale(tuner: Tuner, number: float, cell: Any, path: Path, confirm: bool | None) -> float:
+    """The value that a cell means on the scale of past tasks."""
+    scale, output = tuner.source.scale, tuner.output
+    value = scale.read(number, cell, confirmed=True)
+    if value != number:
+        note(f"{path.name}: {output} {cell!r} is read as {value:g}, as past tasks have it")
+    try:
+        scale.read(number, cell, confirmed=bool(confirm))
+    except InputError as error:
+        if confirm is False:
+            raise error.at(path.name) from None
+        note(f"{path.name}: {error.message}: is this right?")
+    return value
 
 
 def read_candidates(

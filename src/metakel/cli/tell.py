@@ -13,6 +13,7 @@ from metakel.errors import InputError
 from metakel.optimize import Trial
 from metakel.space.text import quantity
 from metakel.tuner import Store
+from metakel.tuner.scale import Scale
 
 # A number of other characters is written with a comma or a unit.
 PLAIN = frozenset("0123456789+-.eE")
@@ -77,7 +78,7 @@ def tell(
         assert number is not None
         trial = record.drop(number)
     else:
-        measured = None if failed else _number(value)
+        measured = None if failed else _number(value, record.scale, confirmed=confirm)
         also = _outputs(record, outputs, failed=failed)
         bounds = read_named_numbers(constraints, "--constraint")
         changed = assignments(record.space, assigned or [])
@@ -121,10 +122,11 @@ def _result(trial: Trial) -> str:
     return f"{trial.state}{why}" if trial.value is None else short(trial.value)
 
 
-def _number(text: str) -> float:
+def _number(text: str, scale: Scale, *, confirmed: bool) -> float:
     number = quantity(text)
     if number is None:
         raise InputError(f"the value is {text!r}; expected a number")
+    number = scale.read(number, text, confirmed=confirmed)
     if not set(text) <= PLAIN:
         note(f"read {text!r} as {short(number)}")
     return number

@@ -74,10 +74,17 @@ def read_sheets(path: str | Path, *, task: str, output: str, sheets: Sequence[st
 
 
 def excel_columns(
-    path: str | Path, *, sheet: str | None = None, having: Collection[str] = ()
+    path: str | Path,
+    *,
+    sheet: str | None = None,
+    having: Collection[str] = (),
+    signed: Collection[str] = (),
 ) -> dict[str, list[Any]]:
-    """Columns of a sheet as lists, None for empty cells; by default of one with these names."""
-    found = read_sheet(path, sheet, having=having)
+    """Columns of a sheet as lists, None for empty cells; by default of one with these names.
+
+    Cells of the ``signed`` columns that are shown as per cent are texts, such as "70 %".
+    """
+    found = read_sheet(path, sheet, having=having, signed=signed)
     found.refuse_empty()
     return {name: column.tolist() for name, column in found.columns.items()}
 
@@ -136,8 +143,13 @@ def read_sheet(
     *,
     as_text: Sequence[str] = (),
     having: Collection[str] = (),
+    signed: Collection[str] = (),
 ) -> SheetTable:
-    """The table in a sheet, by default in the first that has most of the names."""
+    """The table in a sheet, by default in the first that has most of the names.
+
+    Cells of the ``signed`` columns that are shown as per cent are texts, such as "70 %".
+    """
+    texts = {name.casefold() for name in signed}
     file = Path(path)
     with _errors_named(file):
         refuse_device(as_path(file))
@@ -162,6 +174,8 @@ def read_sheet(
         if name:
             cells = {row: c[k] if k < len(c) else None for row, c in rows.items()}
             where = f"{file.name}, sheet {page.title!r}"
+            if " ".join(name.split()).casefold() in texts:
+                cells = {row: _with_sign(v) for row, v in cells.items()}
             values, scale = _on_one_scale(name, cells, where, notes)
             like[name] = max((r for r, v in cells.items() if v is not None), default=0)
             if isinstance(cells.get(like[name]), PerCent):
@@ -237,6 +251,10 @@ def _value(cell: Any) -> Any:
     if is_numeric(value) and "%" in LITERAL.sub("", cell.number_format or ""):
         return PerCent(value)
     return value
+
+
+def _with_sign(cell: Any) -> Any:
+    return f"{100 * cell:.15g} %" if isinstance(cell, PerCent) else cell
 
 
 def _on_one_scale(

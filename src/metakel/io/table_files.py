@@ -49,10 +49,20 @@ class TableFile(Protocol):
         """Refuse formulas in these columns that no program has worked out."""
 
 
-def open_table(path: Path, sheet: str | None = None, *, having: Collection[str] = ()) -> TableFile:
-    """The table in a CSV file or a workbook, there by default in a sheet with these columns."""
+def open_table(
+    path: Path,
+    sheet: str | None = None,
+    *,
+    having: Collection[str] = (),
+    signed: Collection[str] = (),
+) -> TableFile:
+    """The table in a CSV file or a workbook, there by default in a sheet with these columns.
+
+    Cells of the ``signed`` columns that are shown as per cent are texts, such as "70 %".
+    """
     if path.suffix.lower() in WORKBOOKS:
-        return _Workbook(path, path.read_bytes(), read_sheet(path, sheet, having=having))
+        found = read_sheet(path, sheet, having=having, signed=signed)
+        return _Workbook(path, path.read_bytes(), found)
     if path.suffix.lower() in (".gz", ".parquet", ".pq", ".xls", ".ods", ".db", ".json", ".jsonl"):
         raise InputError(
             f"{path.name} cannot be added to; expected a CSV file or an Excel workbook (.xlsx), "

@@ -30,6 +30,7 @@ from metakel.search import CandidateTable, Domain, SearchSpace
 from metakel.space import Space
 from metakel.tuner.events import Configuration, digest, plain
 from metakel.tuner.journal import FORMAT, VERSION
+from metakel.tuner.scale import Scale
 
 DELTA = 0.2  # by default, the probability with which a certificate may fail
 
@@ -76,6 +77,16 @@ class Source(ABC):
         return -inf, inf
 
     @property
+    def usual(self) -> tuple[float, float] | None:
+        """From a middling value to the best of past tasks, where they are known."""
+        return None
+
+    @property
+    def scale(self) -> Scale:
+        """That of the output, as past tasks have it."""
+        return Scale(self.output, self.output_range, self.usual)
+
+    @property
     def anywhere(self) -> bool:
         """Whether runs count that were done with values beyond the space."""
         return False
@@ -108,6 +119,7 @@ class Source(ABC):
             "minimize": self.minimize,
             "space": self.space.to_dict(),
             **({"output_range": list(ends)} if np.isfinite(ends).all() else {}),
+            **({"usual": list(self.usual)} if self.usual is not None else {}),
             **({"rules": dict(self.rules)} if self.rules else {}),
             **({"anywhere": True} if self.anywhere else {}),
         }
@@ -155,6 +167,15 @@ class PriorSource(Source):
     @property
     def output_range(self) -> tuple[float, float]:
         return self.prior.output_range
+
+    @property
+    def usual(self) -> tuple[float, float]:
+        best = self.prior.best_runs
+        if best is None:
+            level = self.prior.scale.value(self.prior.model.level)
+            return level, level
+        values = np.concatenate([best.values, best.typical])
+        return float(values.min()), float(values.max())
 
     @property
     def anywhere(self) -> bool:
@@ -449,6 +470,7 @@ class RunOptions:
                 f"{where} was begun with {begun}, and this run has {given}, or other "
                 "configurations to start from; expected the same in all of a journal"
             )
+        expected.pop("usual", None)  # follows from the prior, up to rounding
         for name in ("output_range", "task", "command", "anywhere"):  # not every journal says these
             if name not in found:
                 expected.pop(name, None)

@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import chain, islice
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from metakel._arrays import is_number
-from metakel.errors import Hint, InputError
+from metakel.errors import InputError
 from metakel.optimize.record import Trial
 from metakel.space import Space
 from metakel.tuner.events import Configuration, Event, check_header, result, stamped
 from metakel.tuner.fold import Run
 from metakel.tuner.journal import Journal, T
-
-SLACK = 0.1  # of the range of the output: so far beyond it a value may be noise
+from metakel.tuner.scale import Scale
 
 
 class Store:
@@ -112,6 +109,11 @@ class Store:
         return self.run.space
 
     @property
+    def scale(self) -> Scale:
+        """That of the output, as past tasks have it."""
+        return Scale.of_journal(self.header)
+
+    @property
     def other_outputs(self) -> tuple[str, ...]:
         """What is measured beside the objective, of which every result needs a value."""
         return tuple(self.header.get("rules", {}).get("outputs", ()))
@@ -134,7 +136,8 @@ class Store:
         unless it is ``confirmed``.
         """
         row = self._checked(configuration)
-        self._check_value(value, confirmed)
+        if not confirmed:
+            self.scale.refuse_slip(value)
 
         def note() -> Trial:
             waiting = self.run.waiting(row) if number is None else self.run.pending_one(number)
@@ -157,7 +160,8 @@ class Store:
     ) -> Trial:
         """Another result in place of a wrong one; None for a failed evaluation."""
         row = None if configuration is None else self._checked(configuration)
-        self._check_value(value, confirmed)
+        if not confirmed:
+            self.scale.refuse_slip(value)
         return self._noted(number, lambda: self.run.correction(number, value, reason, outputs, row))
 
     def drop(self, number: int) -> Trial:
@@ -184,23 +188,3 @@ class Store:
                 "kept in it; tell it in Python: Tuner(prior, journal, candidates=...).tell(...)"
             )
         return row
-
-    def _check_value(self, value: Any, confirmed: bool) -> None:
-        ends = self.header.get("output_range")
-        if ends is not None and not confirmed:
-            refuse_slip(self.header["output"], value, ends)
-
-
-def refuse_slip(output: str, value: Any, ends: Sequence[float]) -> None:
-    """A yield of 101 % is noise; one of 690 % is a slip. What is not finite has failed."""
-    low, high = ends
-    slack = SLACK * (high - low)
-    if not (is_number(value) and isfinite(value) and isfinite(slack)):
-        return
-    if not low - slack <= value <= high + slack:
-        raise InputError(
-            f"{output} is {value:g}, far beyond its range of {low:g} to {high:g}; expected a value "
-            "within it",
-            Hint("if it was measured, say so", "confirmed=True", "--confirm"),
-            Hint("if it has another range, learn so", "output_range=(low, high)", "--output-range"),
-        )

@@ -33,7 +33,6 @@ from metakel.space.text import as_float, quantity, split_unit
 from metakel.tuner.events import Configuration, Event, result
 from metakel.tuner.lock import reserved
 from metakel.tuner.source import Source
-from metakel.tuner.store import refuse_slip
 from metakel.tuner.tuner import Tuner
 
 # By these files Excel and LibreOffice say that they have a table open.
@@ -123,7 +122,7 @@ def suggest_rows(
         for _ in range(TRIES):
             before = file.read_bytes()
             asking = tuner()
-            table = open_table(file, sheet, having=_columns_of(asking))
+            table = _opened(file, asking, sheet)
             found = _Reading(asking, table, confirmed=confirmed)
             found.check_writing()
             trials = found.tuner.ask_trials(n, given)
@@ -141,6 +140,12 @@ def suggest_rows(
 
 def _columns_of(tuner: Tuner) -> list[str]:
     return [*tuner.space.free, tuner.output, *tuner.optimizer.model.output_names]
+
+
+def _opened(path: Path, tuner: Tuner, sheet: str | None) -> TableFile:
+    """The table, with the sign in the output's cells where past tasks decide what it means."""
+    signed = () if tuner.source.usual is None else (tuner.output,)
+    return open_table(path, sheet, having=_columns_of(tuner), signed=signed)
 
 
 class _Reading:
@@ -259,17 +264,22 @@ class _Reading:
             failed.append(str(cell if word else words[k]) or "no value" if stopped else "")
             waiting.append(not stopped and (empty or words[k] in UNFINISHED))
             if number is not None and not failed[k] and not waiting[k]:
-                values[k] = self._in_range(number, rows[k])
+                values[k] = self._on_scale(number, cell, rows[k])
         self._ask_about_shares(values, rows)
         beyond = settled(values, np.asarray(signs), np.zeros(len(cells), dtype=np.intp))
         return beyond.tolist(), failed, waiting
 
-    def _in_range(self, value: float, i: int) -> float:
-        if not self.confirmed:
-            try:
-                refuse_slip(self.tuner.output, value, self.tuner.source.output_range)
-            except InputError as error:
-                raise error.at(self.table.place(i)) from None
+    def _on_scale(self, number: float, cell: Any, i: int) -> float:
+        """The value that a cell means on the scale of past tasks."""
+        try:
+            value = self.tuner.source.scale.read(number, cell, confirmed=self.confirmed)
+        except InputError as error:
+            raise error.at(self.table.place(i)) from None
+        if value != number:
+            place, name = self.table.place(i), self.tuner.output
+            self.notes.append(
+                f"{place}: {name} {cell!r} is read as {value:g}, as past tasks have it"
+            )
         return value
 
     def _ask_about_shares(self, values: Array, rows: Sequence[int]) -> None:
@@ -332,7 +342,7 @@ class _Reading:
         with tempfile.TemporaryDirectory() as folder:
             copy = Path(folder) / self.table.path.name
             copy.write_bytes(content)
-            after = open_table(copy, sheet, having=_columns_of(self.tuner)).columns
+            after = _opened(copy, self.tuner, sheet).columns
         same = all(_alike(after.get(k, ())[:n], cells) for k, cells in self.columns.items())
         rows = zip(*(after[column][n:] for column in self.names.values()), strict=True)
         found = [self._key(dict(zip(self.names, row, strict=True))) for row in rows]
