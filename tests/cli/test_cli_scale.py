@@ -139,6 +139,19 @@ def test_the_row_that_holds_it_is_named(metakel, prior_of):
     assert "row 4 of runs.xlsx: Yield is 58" in found.err
 
 
+def test_new_rows_are_shown_as_those_above_or_as_past_tasks_have_them(metakel, prior_of):
+    """Who types 67 into such a cell means 0.67."""
+    metakel("suggest", prior_of(1), "--table", workbook("runs.xlsx", [(0.45,), (0.471,)]), "-n", 2)
+    page = openpyxl.load_workbook("runs.xlsx").active
+    assert [page.cell(k, 2).number_format for k in (2, 3, 4, 5)] == [FORMAT] * 4
+    assert [page.cell(k, 2).value for k in (4, 5)] == [None, None]
+    for factor, shown in ((1, FORMAT), (100, "General")):
+        metakel("suggest", prior_of(factor), "--table", f"new{factor}.xlsx")
+        page = openpyxl.load_workbook(f"new{factor}.xlsx").active
+        assert page.column_dimensions["B"].number_format == shown
+        assert (2, 2) not in page._cells  # which would have a format of its own
+
+
 def test_an_output_that_is_no_share_takes_any_number():
     loss = Scale("loss", usual=(0.2, 0.5))
     assert [loss.read(v, v) for v in (30.0, 0.002, 0.4)] == [30.0, 0.002, 0.4]

@@ -329,15 +329,20 @@ def _beside_numbers(column: Column, read: Column) -> Column:
     )
 
 
-def empty_workbook(names: Sequence[str], sheet: str | None = None) -> bytes:
-    """A workbook of one sheet with a header."""
+def empty_workbook(
+    names: Sequence[str], sheet: str | None = None, shares: Collection[str] = ()
+) -> bytes:
+    """A workbook of one sheet with a header; columns of ``shares`` are shown as per cent."""
     book, content = _openpyxl().Workbook(), BytesIO()
     page = book.active
     page.title = sheet or "runs"
     page.append(list(names))
     for k, cell in enumerate(page[1], start=1):
         cell.style = "Headline 4"
-        page.column_dimensions[letters(k)].width = max(10, len(str(cell.value)) + 3)
+        column = page.column_dimensions[letters(k)]
+        column.width = max(10, len(str(cell.value)) + 3)
+        if cell.value in shares:
+            column.number_format = "0.0%"
     page.freeze_panes = "A2"
     book.save(content)
     return content.getvalue()

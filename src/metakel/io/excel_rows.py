@@ -90,8 +90,8 @@ class SheetText:
     ) -> bytes:
         """The workbook with these cells, by row and column.
 
-        Each has the style of the cell of its column in the row that ``like`` says. A ``table`` of
-        Excel from this row to that one grows with them.
+        Each has the style of the cell of its column in the row that ``like`` says, also where it is
+        None, to be filled in. A ``table`` of Excel from this row to that one grows with them.
         """
         data = _DATA.search(self.text)
         assert data is not None
@@ -140,8 +140,10 @@ def _row(
         if column in cells and cells[column] is not None:
             style = _attribute(known[0], "s") or styles.get(column, "")
             texts[column] = _cell(prefix, number, column, cells[column], style)
-        else:
+        elif column in kept or column in styles:  # to be filled in, by whoever knows the format
             head_of = re.sub(r'\s*\br="[^"]*"', "", known[0])
+            if column in cells and column in styles and not _attribute(known[0], "s"):
+                head_of += f' s="{styles[column]}"'
             place = f'r="{letters(column)}{number}"'
             texts[column] = f"<{prefix}c {place}{head_of}>{known[1]}</{prefix}c>"
     spans = re.sub(r'\s*\bspans="[^"]*"', "", head)

@@ -76,10 +76,15 @@ def open_table(
     return _Text(path, path.read_bytes(), read_csv_table(path))
 
 
-def empty_table(path: Path, names: Sequence[str], sheet: str | None = None) -> bytes:
-    """The content of a new file with these columns and no rows."""
+def empty_table(
+    path: Path, names: Sequence[str], sheet: str | None = None, shares: Collection[str] = ()
+) -> bytes:
+    """The content of a new file with these columns and no rows.
+
+    A workbook shows those of ``shares`` as per cent, so that 67 typed into one is 0.67.
+    """
     if path.suffix.lower() in WORKBOOKS:
-        return empty_workbook(names, sheet)
+        return empty_workbook(names, sheet, shares)
     text = StringIO()
     csv.writer(text, lineterminator="\n").writerow(names)
     return text.getvalue().encode("utf-8-sig")  # by the mark Excel knows that it is UTF-8

@@ -118,7 +118,9 @@ def suggest_rows(
 
     with _alone(file):
         if not file.exists():
-            write_atomically(file, empty_table(file, _columns_of(tuner()), sheet))
+            begun = tuner()
+            shares = (begun.output,) if begun.source.scale.shares else ()
+            write_atomically(file, empty_table(file, _columns_of(begun), sheet, shares))
         for _ in range(TRIES):
             before = file.read_bytes()
             asking = tuner()
@@ -330,7 +332,8 @@ class _Reading:
     def _row(self, trial: Trial) -> dict[str, Any]:
         """The cells of a new row."""
         point = trial.point.items()
-        return self.label | {self.names[name]: v for name, v in point if name in self.names}
+        cells = dict.fromkeys(self.names[n] for n in _columns_of(self.tuner))
+        return cells | self.label | {self.names[n]: v for n, v in point if n in self.names}
 
     def with_rows(self, trials: Sequence[Trial]) -> bytes:
         """The file with the suggestions below its rows."""
