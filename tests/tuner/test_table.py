@@ -331,6 +331,25 @@ def test_results_as_people_write_them_into_a_table(tmp_path):
     assert any("row 8 of runs.xlsx: Yield (%) is 0.61, about a hundredth" in n for n in found.notes)
 
 
+@pytest.mark.parametrize("word", ["not done", "Not run", "skipped", "left out", "dropped"])
+def test_a_row_that_was_left_out_is_no_failure(tmp_path, word):
+    """As by `tell --drop`: it does not count, and is not suggested again."""
+    first = suggest_rows(prior(), tmp_path / "first.xlsx")
+    (point,) = points(first)
+    path = workbook(tmp_path / "runs.xlsx", [[70, "DMF", 61.5], [*point, word]])
+    found = suggest_rows(prior(), path, 3)
+    record = found.tuner.trials
+    assert (len(record.failed), len(record.observed), found.open) == (0, 1, ())
+    assert f"row 5 of runs.xlsx: {word!r} is left out" in found.notes
+    assert point not in points(found)
+
+
+def test_words_that_leave_open_whether_a_run_failed_have_a_note(tmp_path):
+    found = suggest_rows(prior(), workbook(tmp_path / "runs.xlsx", [[70, "DMF", "n.d."]]))
+    assert len(found.tuner.trials.failed) == 1
+    assert any("'n.d.' is taken for a run that failed; if it does not" in n for n in found.notes)
+
+
 def test_rows_are_added_below_texts_with_decimal_commas_and_units(tmp_path):
     book, path = openpyxl.Workbook(), tmp_path / "runs.xlsx"
     lines = [HEADER, ["°C", None, "%"], ["70,5", "DMF", "67,1 %"], ["71,5", "THF", "failed"]]

@@ -25,7 +25,7 @@ from metakel.confidence import Alarm
 from metakel.errors import Hint, InputError, first_of
 from metakel.io.cleaning import MISSING, normalized
 from metakel.io.excel import read_sheet
-from metakel.io.outputs import NOT_DONE, UNFINISHED
+from metakel.io.outputs import LEFT_OUT, NOT_DONE, UNFINISHED
 from metakel.library import as_prior, spelled
 from metakel.optimize import Reasons, Trial
 from metakel.optimize.model import NothingToAsk
@@ -36,6 +36,9 @@ from metakel.space.text import quantity
 from metakel.tuner import NextRows, Source, Store, Tuner, suggest_rows
 from metakel.tuner.source import RunTask
 from metakel.tuner.table import task_column
+
+# What stands in place of a result.
+NO_NUMBER = MISSING | NOT_DONE | UNFINISHED | LEFT_OUT
 
 Observed = Annotated[
     Path | None, typer.Option(help="Table with runs of this very task, to start from.")
@@ -407,7 +410,7 @@ def _numbers(cells: Sequence[Any], where: str) -> list[float | None]:
     """Finite numbers as people write them; None for missing ones and words of failures."""
     found: list[float | None] = []
     for cell in cells:
-        none = isinstance(cell, str) and normalized(cell) in MISSING | NOT_DONE | UNFINISHED
+        none = isinstance(cell, str) and normalized(cell) in NO_NUMBER
         number = None if none or cell is None else quantity(cell)
         if number is None and not none and cell is not None:
             raise InputError(f"{where} holds {cell!r}; expected numbers, or nothing")

@@ -28,6 +28,11 @@ NOT_DONE = FAILED | frozenset(
 )
 # Words of runs that were stopped or are not done: they say nothing of where runs fail.
 UNFINISHED = frozenset({"pruned", "running", "waiting", "pending", "scheduled", "stopped"})
+# Words of rows of a table that will not be run, or do not count.
+LEFT_OUT = frozenset(
+    {"not done", "not run", "not tried", "skip", "skipped", "left out", "omitted", "drop"}
+    | {"dropped", "nicht gemacht", "ausgelassen", "weggelassen", "entfällt"}
+)
 STATUS_NAMES = frozenset({"status", "state", "outcome", "result", "run_status", "run status"})
 
 # Medians on two scales differ by a factor of about 100 or 1,000, and those of tasks on the two

@@ -22,8 +22,8 @@ from metakel._arrays import Array
 from metakel._files import as_path, write_atomically, writing
 from metakel.errors import CannotWrite, Hint, InputError, first_of
 from metakel.io import Column
-from metakel.io.cleaning import FAILED, normalized, without_bounds
-from metakel.io.outputs import NOT_DONE, UNFINISHED, is_status, settled
+from metakel.io.cleaning import normalized, without_bounds
+from metakel.io.outputs import LEFT_OUT, NOT_DONE, UNFINISHED, is_status, settled
 from metakel.io.table_files import TableFile, empty_table, open_table
 from metakel.learn import LearnedKernel
 from metakel.optimize import Reasons, Trial
@@ -44,6 +44,11 @@ NOT_YET = frozenset(
     | {"tbd", "t.b.d.", "todo", "to do", "open", "planned"}
     | {"offen", "geplant", "ausstehend", "läuft"}
 )
+
+
+# These mean that a run failed to some, and to others that nobody looked.
+UNSURE = frozenset({"n.d.", "n. d.", "n.a.", "n. a."})
+DROPPED = "dropped"  # in place of a reason of a failure
 
 
 @dataclass(frozen=True)
@@ -198,6 +203,7 @@ class _Reading:
         values, failed, waiting = self._results(rows)
         left_out: dict[str, list[str]] = {}
         others = {n: self._numbers(n, rows) for n in self.tuner.optimizer.model.output_names}
+        trials = 0
         for k, i in enumerate(rows):
             cells = {name: self.columns[c][i] for name, c in self.names.items()}
             filled = [v for v in cells.values() if not is_empty(v)]
@@ -212,9 +218,13 @@ class _Reading:
                 left_out.setdefault(", ".join(lacking), []).append(self.table.place(i))
                 continue
             outputs = {name: found[k] for name, found in others.items()}
+            trials += 1
+            if waiting[k] or failed[k] == DROPPED:
+                yield {"event": "asked", "configuration": row, "by": None, "queued": False}
             if waiting[k]:
                 self.open.append(self.table.place(i))
-                yield {"event": "asked", "configuration": row, "by": None, "queued": False}
+            elif failed[k] == DROPPED:
+                yield {"event": "dropped", "number": trials - 1, "again": False}
             else:
                 value = None if failed[k] else values[k]
                 yield result(None, row, value, failed[k], {} if failed[k] else outputs)
@@ -253,17 +263,20 @@ class _Reading:
             word = normalized(cell) if isinstance(cell, str) else ""
             number = as_float(cell) if not isinstance(cell, str) and not is_empty(cell) else None
             empty = is_empty(cell) or word in UNFINISHED | NOT_YET
-            known = word in FAILED | NOT_DONE
+            known = word in NOT_DONE - UNSURE
             remark = bool(word) and not known and not any(map(str.isdigit, word))
             stopped = words[k] in NOT_DONE or ((known or remark) and not empty)
             if remark and stopped:
                 place = self.table.place(rows[k])
-                self.notes.append(f"{place}: {str(cell).strip()!r} is taken for a run that failed")
+                what = "left out" if word in LEFT_OUT else "taken for a run that failed"
+                doubt = "; if it does not count, write 'not done'" if word in UNSURE else ""
+                self.notes.append(f"{place}: {str(cell).strip()!r} is {what}{doubt}")
             if number is None and not empty and not stopped:
                 number = self._quantity(name, cell, rows[k])
             if number is not None and not isfinite(number):
                 stopped = True
-            failed.append(str(cell if word else words[k]) or "no value" if stopped else "")
+            why = DROPPED if word in LEFT_OUT else str(cell if word else words[k]) or "no value"
+            failed.append(why if stopped else "")
             waiting.append(not stopped and (empty or words[k] in UNFINISHED))
             if number is not None and not failed[k] and not waiting[k]:
                 values[k] = self._on_scale(number, cell, rows[k])
