@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from metakel import History, learn_prior
+from metakel import History, Prior, learn_prior
 from metakel.tuner.scale import Scale
 
 openpyxl = pytest.importorskip("openpyxl")
@@ -161,3 +161,21 @@ def test_an_output_that_is_no_share_takes_any_number():
         loss.read(0.05, "0.05 %")
     named = Scale("Impurity (%)", usual=(0.2, 0.5))
     assert named.read(0.05, "0.05 %") == 0.05
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_per_cent_signs_in_one_file_beside_shares_in_the_other(metakel, tmp_path, order):
+    """Cells of a workbook that are shown as per cent are shares, and so is `40,1 %` beside them."""
+    book = openpyxl.Workbook()
+    book.active.append(["Batch", "Temperature", "Yield"])
+    for k in range(6):
+        book.active.append([f"batch {k // 3}", 50 + k, 0.4 + k / 100])
+        book.active.cell(2 + k, 3).number_format = FORMAT
+    book.save(tmp_path / "reactions.xlsx")
+    lines = ["Batch,Temperature,Yield", 'new,60,"40,1 %"', 'new,61,"43,5 %"', 'new,62,"<35 %"']
+    (tmp_path / "more.csv").write_text("\n".join(lines), encoding="utf-8")
+    files = ["reactions.xlsx", "more.csv"][::order]
+    found = metakel("learn", *files, "--task", "Batch", "--output", "Yield", "--out", "p.json")
+    assert found.code == 0, found.err
+    assert "'40,1 %' is read as 0.401" in found.out + found.err
+    assert Prior.load("p.json").best_runs.values.max() < 0.5

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from metakel._arrays import Array
 from metakel.errors import Hint, InputError
 from metakel.io.columns import Column, Mask, is_missing
+from metakel.io.words import is_share
 from metakel.space.text import (
     as_float,
     as_number,
@@ -244,7 +245,8 @@ def without_unit(name: str, column: Column) -> tuple[Column, str]:
     """The column without the one unit of its numbers, and that unit; "" where it has none.
 
     Cells without a unit may be among them: as most have it, as the name of the column says it, or
-    as plain numbers above 1 are no shares, so that per cent is meant.
+    as plain numbers above 1 are no shares, so that per cent is meant. Beside shares, as cells of a
+    workbook in the format per cent are, a few cells with a per cent sign are shares, too.
     """
     levels = column.levels or []
     numbers: dict[str, str] = {}  # by the text that they are written in, without a unit
@@ -266,15 +268,20 @@ def without_unit(name: str, column: Column) -> tuple[Column, str]:
     bare = {text: signs[text] + number for text, number in numbers.items()}
     with_unit = column.counts[[isinstance(v, str) and bare.get(v, v) != v for v in levels]].sum()
     named = re.search(rf"(?<!\w){re.escape(unit)}(?!\w)", name)
+    scale = 1.0
     if with_unit <= UNIT_SHARE * (~column.missing).sum() and not named:
-        plain = [as_number(v) or 0.0 for v in levels if _is_number(v)]
-        if unit != "%" or np.median(np.abs(plain)) <= 1:
+        plain = np.abs([as_number(v) or 0.0 for v in levels if _is_number(v)])
+        if unit != "%" or (np.median(plain) <= 1 and not (is_share(name) and plain.max() <= 1)):
             return column, ""
+        scale = 1.0 if np.median(plain) > 1 else 100.0
     cells = list(numbers.values())
     commas = decimal_commas(cells, certain=has_thousands(cells))
     read = dict(zip(numbers, commas or typed(cells), strict=True))
     if any(isinstance(v, str) for v in read.values()):  # perhaps thousands
         return column, ""
+    if scale != 1:
+        signed = [text for text, number in bare.items() if number != text]
+        read |= {text: float(f"{read[text] / scale:.15g}") for text in signed}
     read |= {text: f"{sign}{read[text]}" for text, sign in signs.items() if sign}
     values = [read.get(v, v) if isinstance(v, str) else v for v in levels]
     return Column.of([values[code] for code in column.values.tolist()]), unit
