@@ -152,6 +152,15 @@ def test_new_rows_are_shown_as_those_above_or_as_past_tasks_have_them(metakel, p
         assert (2, 2) not in page._cells  # which would have a format of its own
 
 
+@pytest.mark.parametrize("header", ["Yield (%)", "Yield [%]"])
+@pytest.mark.parametrize("option", ["--table", "--observed"])
+def test_a_column_that_is_nearly_the_output_is_named(metakel, prior_of, header, option):
+    table = workbook("runs.xlsx", [0.45], header)
+    found = metakel("suggest", prior_of(1), option, table)
+    assert found.code == 1
+    assert f"no column 'Yield' (did you mean '{header}'?)" in found.err
+
+
 def test_an_output_that_is_no_share_takes_any_number():
     loss = Scale("loss", usual=(0.2, 0.5))
     assert [loss.read(v, v) for v in (30.0, 0.002, 0.4)] == [30.0, 0.002, 0.4]

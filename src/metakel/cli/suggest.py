@@ -26,6 +26,7 @@ from metakel.errors import Hint, InputError, first_of
 from metakel.io.cleaning import MISSING, normalized
 from metakel.io.excel import read_sheet
 from metakel.io.outputs import LEFT_OUT, NOT_DONE, UNFINISHED
+from metakel.io.schema import meant
 from metakel.library import as_prior, spelled
 from metakel.optimize import Reasons, Trial
 from metakel.optimize.model import NothingToAsk
@@ -321,7 +322,10 @@ def _add_observed(tuner: Tuner, path: Path, sheet: str | None, confirm: bool | N
     columns = _of_this_task(found, tuner, path)
     for name in (*tuner.space.free, output, *others):
         if name not in columns:
-            raise InputError(f"{path.name} has no column {name!r}; found {', '.join(columns)}")
+            raise InputError(
+                f"{path.name} has no column {name!r}{meant(name, columns)}; found "
+                f"{', '.join(columns)}"
+            )
     values = _numbers(columns[output], f"{path.name}: output column {output!r}")
     also = {n: _numbers(columns[n], f"{path.name}: output column {n!r}") for n in others}
     rows, measured, outputs = [], [], []

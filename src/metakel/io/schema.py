@@ -174,7 +174,7 @@ class Schema:
         for name in (*found.roles.names, *named):
             if name not in source.columns:
                 raise InputError(
-                    f"no column {name!r}{_meant(name, source.columns)}; found "
+                    f"no column {name!r}{meant(name, source.columns)}; found "
                     f"{', '.join(source.columns)}"
                 )
         return found
@@ -196,7 +196,7 @@ class Schema:
         return np.asarray(column.missing & ~is_value[column.values])
 
 
-def _meant(name: str, columns: Collection[str]) -> str:
+def meant(name: str, columns: Collection[str]) -> str:
     """A question that names the column with the same words, as ``Yield [%]`` for ``yield``."""
     wanted = words_of(name)
     alike = [column for column in columns if words_of(column)[: len(wanted)] == wanted]

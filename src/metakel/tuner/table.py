@@ -24,6 +24,7 @@ from metakel.errors import CannotWrite, Hint, InputError, first_of
 from metakel.io import Column
 from metakel.io.cleaning import normalized, without_bounds
 from metakel.io.outputs import LEFT_OUT, NOT_DONE, UNFINISHED, is_status, settled
+from metakel.io.schema import meant
 from metakel.io.table_files import TableFile, empty_table, open_table
 from metakel.learn import LearnedKernel
 from metakel.optimize import Reasons, Trial
@@ -399,8 +400,8 @@ def _matched(
     lacking = [name for name in needed if name not in found]
     if lacking:
         raise InputError(
-            f"the table has no column {', '.join(map(repr, lacking))}; found {', '.join(columns)}, "
-            f"expected one for every parameter and the output: {', '.join(needed)}"
+            f"the table has no column {', '.join(repr(n) + meant(n, columns) for n in lacking)}; "
+            f"found {', '.join(columns)}, expected one for every parameter and the output: {', '.join(needed)}"
         )
     return found
 
