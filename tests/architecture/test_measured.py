@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.docs import sections
-from benchmarks.summary import ahead, beyond, key_numbers, missed
+from benchmarks.summary import ahead, best_first, beyond, key_numbers, missed
 
 ROOT = Path(__file__).parents[2]
 # So many commits may change a package after a table of it was made.
@@ -85,3 +85,15 @@ def test_a_floor_that_a_table_of_curves_misses_is_listed():
         ("ratio", "0.90; 0.80", "<= .95; .75")
     ]
     assert not [*beyond({"ratio (floor .95; .75)": "0.90; 0.70"})]
+
+
+def test_key_numbers_have_the_best_first_and_leave_no_program_out():
+    names = ("after 1", "after 5", "after 10", "after 20")
+    ours = {"method": "metakel", **dict(zip(names, ("0.8", "0.7", "0.6", ""), strict=True))}
+    theirs = {"method": "TPE", **dict(zip(names, ("0.9", "0.65", "0.7", "0.5"), strict=True))}
+    assert [*best_first([ours, theirs])] == [
+        "  - after 1 fit: metakel 0.8, TPE 0.9",
+        "  - after 5 fits: TPE 0.65, metakel 0.7",
+        "  - after 10 fits: metakel 0.6, TPE 0.7",
+        "  - after 20 fits: TPE 0.5, metakel not measured",
+    ]
