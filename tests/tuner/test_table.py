@@ -331,6 +331,17 @@ def test_results_as_people_write_them_into_a_table(tmp_path):
     assert any("row 8 of runs.xlsx: Yield (%) is 0.61, about a hundredth" in n for n in found.notes)
 
 
+def test_a_new_choice_has_a_note_how_to_ask_for_it(tmp_path):
+    found = suggest_rows(prior(), workbook(tmp_path / "runs.xlsx", [[70, "2-MeTHF", 61.5]]))
+    (text,) = [note for note in found.notes if "2-MeTHF" in note]
+    assert "not suggested (--fix 'Solvent=2-MeTHF' --extrapolate asks for it)" in text
+
+
+def test_a_range_beyond_the_past_names_a_way_out():
+    with pytest.raises(InputError, match=r"--fix 'Temperature=VALUE' --extrapolate .* --space"):
+        prior().space["Temperature"].between(40, 130)
+
+
 @pytest.mark.parametrize("word", ["not done", "Not run", "skipped", "left out", "dropped"])
 def test_a_row_that_was_left_out_is_no_failure(tmp_path, word):
     """As by `tell --drop`: it does not count, and is not suggested again."""

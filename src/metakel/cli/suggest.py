@@ -68,7 +68,8 @@ Sums = Annotated[
     ),
 ]
 Extrapolate = Annotated[
-    bool, typer.Option("--extrapolate", help="Allow values beyond the recorded ranges.")
+    bool,
+    typer.Option("--extrapolate", help="Allow --fix and --candidates beyond the recorded ranges."),
 ]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]
 TaskName = Annotated[

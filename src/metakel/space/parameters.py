@@ -272,9 +272,11 @@ class Float(Parameter):
         if not self.low <= low <= high <= self.high:
             both = max(low, self.low), min(high, self.high)
             of_it = f"; of it, {both[0]:g} to {both[1]:g} is" if both[0] < both[1] else ""
+            beyond = f"--fix '{self.name}=VALUE' --extrapolate holds one value beyond"
             raise InputError(
-                f"a range from {low:g} to {high:g} of {self.name!r}; expected one within "
-                f"{self.low:g} to {self.high:g}, which past tasks have{of_it}"
+                f"a range from {low:g} to {high:g} of {self.name!r} ({beyond}, and learning with "
+                f"--space gives another range); expected one within {self.low:g} to {self.high:g}, "
+                f"which past tasks have{of_it}"
             )
         ends = self.parse(low), self.parse(high)
         return (
@@ -400,6 +402,12 @@ class Categorical(_Choice):
     """One of several values without an order: one column of 0 and 1 for each."""
 
     kind: ClassVar[str] = "categorical"
+
+    def unlike(self, value: Any) -> str:
+        """Also how to ask for a new choice, which is never suggested."""
+        text = super().unlike(value)
+        how = f"--fix '{self.name}={value}' --extrapolate asks for it"
+        return text and f"{text}, and is not suggested ({how})"
 
     @property
     def width(self) -> int:

@@ -401,7 +401,8 @@ def _matched(
     if lacking:
         raise InputError(
             f"the table has no column {', '.join(repr(n) + meant(n, columns) for n in lacking)}; "
-            f"found {', '.join(columns)}, expected one for every parameter and the output: {', '.join(needed)}"
+            f"found {', '.join(columns)}, expected one for every parameter and the output: "
+            f"{', '.join(needed)}"
         )
     return found
 
