@@ -78,7 +78,7 @@ def in_short(prior: Prior) -> list[str]:
 def _how_much(prior: Prior) -> str:
     """What the history is worth, on the task in the middle of those that were held out."""
     times = exp(min(prior.heldout.log_score, MOST))
-    return f"Typically a value is {times:.2g} times as likely as by level and spread alone."
+    return f"Held-out values are typically {times:.2g} times as likely as without what was learned."
 
 
 def _briefly(choices: str) -> str:
