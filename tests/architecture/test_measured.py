@@ -36,6 +36,7 @@ MEASURES = {
     "long-spaces": "optimize",
     "optuna": "integrations/optuna",
     "reading": "io",
+    "rows": "optimize",
     "scale": "scale",
     "selection": "confidence",
     "solver": "grouplasso",
