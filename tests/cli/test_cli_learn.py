@@ -236,8 +236,8 @@ def test_learn_prints_ten_lines_that_a_practitioner_acts_on(metakel, history):
     assert any("The history is used" in line for line in lines)
     held = mk.Prior.load("prior.json").heldout
     worth = np.exp(np.median(held.log_scores))  # over white noise with the task's level and spread
-    said = f"{held.better_than_cold} of {held.tasks.size} held-out tasks. Typically a value is"
-    assert any(f"{said} {worth:.2g} times as likely" in line for line in lines)
+    said = f"{held.better_than_cold} of {held.tasks.size} held-out tasks. Held-out values are"
+    assert any(f"{said} typically {worth:.2g} times as likely" in line for line in lines)
     assert any(line.startswith("tried first: learning rate=") for line in lines)
     assert any(line.startswith("note: left out:") for line in lines)
     assert "metakel show -v" in lines[-1]
