@@ -52,7 +52,11 @@ def GPUCB(
         parameters, whose numeric inputs lie in [-1, 1].
     rng, seed : Generator or int, optional
         Draws the start of the search and breaks ties; by default always the same.
-    acquisition, minimize, stop_at
+    acquisition : str or callable
+        See `Optimizer`.
+    minimize : bool
+        True to minimise.
+    stop_at : float, optional
         See `Optimizer`.
     probes : int
         How many points, after the first one, go where all base kernels know least, among those

@@ -63,8 +63,14 @@ class Tuner:
     stop_at : float or str, optional
         Done as soon as the certificate is at most this, in units of the output; text such as "1%"
         is a share of the usual spread of a task.
-    seed, fixed, extrapolate, task
-        As in `RunOptions`; a journal keeps them.
+    seed : int
+        With the events of the journal, it decides every configuration. A journal keeps it.
+    fixed : dict, optional
+        Parameters held at a value in what is asked from now on.
+    extrapolate : bool
+        Whether values beyond the recorded ranges are allowed.
+    task : str or RunTask, optional
+        What is tuned. A journal keeps it.
     delta : float, optional
         Probability with which the certificate may fail; by default that of the source.
     candidates : sequence of dict, or a frame, optional
