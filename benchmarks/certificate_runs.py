@@ -19,7 +19,7 @@ from benchmarks.transfer_data import Pairs, load_table
 from metakel import learn_prior
 from metakel.data import History
 from metakel.optimize import Optimizer
-from metakel.optimize.certificate import RegretScores
+from metakel.optimize.replays import RegretScores
 from metakel.priors import Prior
 from metakel.space import Float, Space
 

@@ -1,21 +1,24 @@
-"""Numbers and arrays from outside, checked once where they enter; one BLAS thread for small ones.
+"""Numbers and arrays from outside, checked once where they enter; threads that share them.
 
 A decision is thousands of products and solves of small matrices. BLAS spreads each of them over all
-cores, which costs more than it gains, and many times as much where the cores are busy.
+cores, which costs more than it gains, and many times as much where the cores are busy. Locks are
+free in a fork, which has no thread that holds one.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
-from contextlib import ContextDecorator
-from functools import cache
+from contextlib import AbstractContextManager, ContextDecorator
+from functools import cache, cached_property
 from math import inf
 from numbers import Real
 from reprlib import repr as shortened
 from sys import float_info
-from threading import Lock
+from threading import Lock, RLock
 from typing import Any, ClassVar, Self, cast
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -259,3 +262,27 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 single_blas_thread = SingleBlasThread()
+
+
+_OWNERS: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
+
+
+def lock_of(owner: object, name: str) -> AbstractContextManager[Any]:
+    """A lock that an object keeps under this name; in a fork it gets another one."""
+    _OWNERS[owner] = name
+    return RLock()
+
+
+def _renew() -> None:
+    for owner, name in list(_OWNERS.items()):
+        setattr(owner, name, RLock())
+    if sys.version_info < (3, 12):  # there, a property is computed by one thread at a time
+        modules = [m for n, m in sys.modules.items() if n.partition(".")[0] == "metakel"]
+        classes = {c for m in modules for c in vars(m).values() if isinstance(c, type)}
+        for entry in (entry for c in classes for entry in vars(c).values()):
+            if isinstance(entry, cached_property):
+                vars(entry)["lock"] = RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from metakel.confidence.methods import scales_below
 from metakel.confidence.observations import Batch, no_observations
-from metakel.confidence.radius import scales_below
 from metakel.confidence.set import (
     dual_set,
     free_squared_radius,

@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 from worlds import failures_allowed
 
 from metakel.confidence import DMM, ConfidenceSequence
-from metakel.confidence.radius import (
+from metakel.confidence.methods import (
     TILT_SHARES,
     TILTS,
     log_evidence,

@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 from metakel import learn_prior
 from metakel.data import History, Task
 from metakel.errors import InputError
-from metakel.gp.new_inputs import NEW_VARIANCE
+from metakel.gp.processes import NEW_VARIANCE
 from metakel.optimize import Optimizer
 from metakel.space import Categorical, Float, Space
 

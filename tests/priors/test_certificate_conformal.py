@@ -16,17 +16,16 @@ from metakel._codec import decode, encode
 from metakel.data import Task
 from metakel.errors import InputError
 from metakel.optimize import Optimizer
-from metakel.optimize.certificate import (
+from metakel.optimize.certificate import Replayed, as_tolerance, stops
+from metakel.optimize.replays import (
     EARLY,
     PLATEAU,
     SCALE_WEIGHT,
     RegretScores,
     RegretTrace,
-    as_tolerance,
     shape,
+    unlike,
 )
-from metakel.optimize.rows import unlike
-from metakel.optimize.stopping import Replayed, stops
 from metakel.priors import Prior
 from metakel.priors.emulation import emulate
 from metakel.priors.regret_calibration import TaskScore, replay_table

@@ -22,7 +22,7 @@ from chromium import browser, chromium
 from metakel import History, Prior, learn_prior
 from metakel.charts import number, short
 from metakel.optimize import Certificate
-from metakel.priors.outputs import random_regret
+from metakel.priors.info import random_regret
 from metakel.report import (
     RunReplay,
     replay_journal,

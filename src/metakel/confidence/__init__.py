@@ -1,7 +1,7 @@
 """Anytime confidence sequences for functions in the space of a kernel (Section 5)."""
 
 from metakel.confidence.fallback import Alarm, AlarmEvent
-from metakel.confidence.options import DMM, ClosedForm
+from metakel.confidence.methods import DMM, ClosedForm
 from metakel.confidence.sequence import ConfidenceSequence
 from metakel.confidence.set import ConfidenceSet
 

@@ -15,15 +15,8 @@ from math import inf, isfinite, log, sqrt
 import numpy as np
 
 from metakel._arrays import Array
-from metakel.confidence.observations import (
-    Batch,
-    ObservationLog,
-    Observations,
-    Spectrum,
-    no_observations,
-)
-from metakel.confidence.options import ConfidenceOptions
-from metakel.confidence.radius import (
+from metakel.confidence.methods import (
+    ConfidenceOptions,
     log_evidence,
     log_mixture,
     log_weights,
@@ -31,6 +24,13 @@ from metakel.confidence.radius import (
     norm_scales,
     regularizer_and_nu,
     squared_radius,
+)
+from metakel.confidence.observations import (
+    Batch,
+    ObservationLog,
+    Observations,
+    Spectrum,
+    no_observations,
 )
 from metakel.confidence.set import (
     ROUNDING,

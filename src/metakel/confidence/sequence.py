@@ -22,8 +22,7 @@ from metakel.confidence.fallback import (
     mixture,
     wider_kernels,
 )
-from metakel.confidence.observations import Batch, ObservationLog, Spectrum, no_observations
-from metakel.confidence.options import (
+from metakel.confidence.methods import (
     DMM,
     Center,
     ClosedForm,
@@ -36,6 +35,7 @@ from metakel.confidence.options import (
     as_method,
     center_at,
 )
+from metakel.confidence.observations import Batch, ObservationLog, Spectrum, no_observations
 from metakel.confidence.set import ConfidenceSet, Intersection
 from metakel.errors import InputError
 from metakel.kernels.sum import KernelFunction, KernelSum, as_kernel

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from metakel import io
 from metakel._arrays import as_points, as_values, check_generator
-from metakel._html import text_card
+from metakel.charts import text_card
 from metakel.data.merge import merged, numbered
 from metakel.data.task import Task, check_given
 from metakel.errors import InputError, ShapeError, first_of

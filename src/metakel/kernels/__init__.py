@@ -3,8 +3,7 @@
 from metakel.kernels.base import Family, Kernel, KernelDictionary
 from metakel.kernels.custom import from_features, from_gram
 from metakel.kernels.products import legendre, legendre_2d, tensor_product
-from metakel.kernels.random_fourier import random_fourier
-from metakel.kernels.stationary import matern, squared_exponential
+from metakel.kernels.stationary import matern, random_fourier, squared_exponential
 from metakel.kernels.sum import KernelSum
 
 __all__ = [

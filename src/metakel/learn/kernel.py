@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from metakel._arrays import Array, check_generator, positive
-from metakel._html import text_card
+from metakel.charts import text_card
 from metakel.data import History
 from metakel.errors import InputError, first_of
 from metakel.grouplasso import Problem, Solution, lambda_max, solve, solve_square_root
+from metakel.grouplasso.path import EXACT_FIT
 from metakel.grouplasso.solve import Progress, as_strengths
-from metakel.grouplasso.square_root import EXACT_FIT
 from metakel.kernels import KernelDictionary, KernelSum
 from metakel.learn.problem import (
     CV,
@@ -46,6 +46,7 @@ from metakel.learn.screening import (
     hidden_sizes,
     ladder_of,
     remains,
+    report,
     soft_weights,
 )
 from metakel.learn.select import cross_validated_lambda
@@ -271,8 +272,6 @@ class LearnedKernel:
 
     def report(self) -> str:
         """Text for people: the selected kernels, their strength, and what may be missing."""
-        from metakel.learn.report import report
-
         return report(self)
 
     @property

@@ -8,8 +8,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from metakel._html import card as html_card
-from metakel._html import paragraph
+from metakel.charts import card as html_card
+from metakel.charts import paragraph
 from metakel.errors import InputError
 from metakel.library._entries import ENTRIES
 

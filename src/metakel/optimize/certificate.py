@@ -1,56 +1,41 @@
-r"""The best point, and how far it can be from the optimum: a `Best` and a `Certificate`.
+r"""The best point, how far it can be from the optimum, and when a search stops by that.
 
-With a norm bound, a certificate comes from the bounds of the model. With a prior it is conformal:
-calibrated on past tasks.
+With a norm bound, a certificate comes from the bounds of the model. With a prior it comes from
+replays on past tasks (`metakel.optimize.replays`).
 
-The optimizer is a fixed rule, and tasks are exchangeable. The rule was replayed on m' past tasks.
-With r_t the regret after t values and a shape g_t that the model alone gives,
-
-.. math:: g_t = \frac{\max_x (\mu_t + 1.5 \sigma_t)(x) - \mathrm{best}_t
-          + w s\,(1 + (5/t)^3)}{\min(t, 20)},
-
-the score of a task is S = max r_t / g_t over all t <= T before an alarm, which ends the promise.
-Let q be the ceil((1 - delta)(m' + 1))-th smallest score. Then on a new task r_t <= q g_t for all
-these t at once, with probability 1 - delta, whatever the model is worth (Theorem 18 of
-``docs/theory.md``). The same holds for tasks that no alarm ends, if q is taken from those; the
-larger of the two serves both. So no value exceeds the smallest best_t + q g_t seen so far: the
-ceiling, which stays true after time T, too. It is about values, not about a function behind noisy
-ones; certificates of a space do without it.
-
-The shape follows the task and the clock. The term w s, with s the usual scale of a task, keeps it
-from 0 where a model is sure and wrong. It gives room to the first values, after which nobody stops.
-What was not found in 20 values is not found at the same rate afterwards, so time counts up to 20.
+It counts its failures among all searches, also those that never stop. Where few stop, many of these
+may be wrong. The rule here is chosen for them. With r_t the regret and g_t the shape of a replayed
+past task, a search with factor c stops at the first time at which
+:math:`c\,g_t \le \varepsilon`. It is wrong if :math:`r_t > \varepsilon` then. Of the replays N stop
+and W of these are wrong. From the factor that stops half of them to smaller ones, c is the last for
+which a binomial test at a level of 20 % rejects that the share of wrong stops is above delta
+(Learn-then-Test; see ``docs/theory.md``). Where no c passes, the past cannot vouch for
+stopping, and no search stops.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from fractions import Fraction
-from math import ceil, inf, isfinite
-from typing import Any, ClassVar, Literal
+from math import inf, isfinite
+from typing import Any, Literal
 
 import numpy as np
 
-from metakel._arrays import TINY, Array, as_number, as_numbers, is_number, shown
-from metakel._html import card, paragraph
+from metakel._arrays import Array, is_number, shown
+from metakel.charts import card, paragraph
 from metakel.errors import InputError
-from metakel.optimize.rows import unlike
-from metakel.optimize.stopping import Replayed, Stopping
-from metakel.search import Domain
 
-Basis = Literal["exact", "folds", "emulated"]
 CertificateBasis = Literal["norm bound", "exact", "folds", "emulated"]
 UNBOUNDED = (
     "nothing bounds the values far from the observed points; more observations, a norm bound, base "
     "kernels with derivatives or a finite domain (grid, candidates) do"
 )
-# Chosen on development splits among 60 shapes, and confirmed on others (docs/benchmarks).
-SCALE_WEIGHT, EARLY, PLATEAU = 0.3, 5, 20
-# A table of more than so many times the rows of the replayed ones is harder to search than these.
-LARGER = 1.25
-CONFIDENT = 0.9
-ROUNDING = 1e-9
+# Factors that are tried, relative to the one above which no search stops.
+FACTORS = np.geomspace(1e-4, 1.0, 81)
+LEVEL = 0.2  # of the test
+BEGIN = 0.5  # the first factor that is tested stops this share of the replays
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +119,7 @@ class Certificate:
         """Why a search stops at this regret, text such as "1%" being a share of the usual spread.
 
         Empty while it goes on. By replays on past tasks at most a share delta of the searches that
-        stop is wrong (`metakel.optimize.stopping`); otherwise the regret itself must be so small.
+        stop is wrong (`Stopping`); otherwise the regret itself must be so small.
         """
         if self.reason or self.regret == inf:
             return ""
@@ -197,233 +182,6 @@ def _short(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def shape(upper: float, best: float, scale: float, t: int) -> float:
-    """g_t: ``upper`` is the largest mean plus 1.5 standard deviations that is left."""
-    least = SCALE_WEIGHT * scale * (1 + (EARLY / t) ** 3)
-    return (max(upper - best, 0.0) + least) / min(t, PLATEAU)
-
-
-@dataclass(frozen=True)
-class RegretTrace:
-    """What the replayed rule would have seen on this task, as far as its points have values.
-
-    The rule decides by what it asked for before, so that values may come in any order, and between
-    others. It goes on as long as the value that it asks for next is known.
-
-    Parameters
-    ----------
-    best, shapes : tuple of float
-        After each of its values.
-    rows : tuple of int
-        Which of the observed values these are.
-    """
-
-    best: tuple[float, ...] = ()
-    shapes: tuple[float, ...] = ()
-    rows: tuple[int, ...] = ()
-
-    def after(self, row: int, best: float, g: float) -> RegretTrace:
-        """After one more value at a point that the rule chose."""
-        return RegretTrace((*self.best, best), (*self.shapes, g), (*self.rows, row))
-
-    def leading(self, t: int) -> RegretTrace:
-        """As far as the first ``t`` values alone."""
-        kept = next((i for i, row in enumerate(self.rows) if row >= t), len(self.rows))
-        return RegretTrace(self.best[:kept], self.shapes[:kept], self.rows[:kept])
-
-    def ceilings(self, factor: float, horizon: int) -> Array:
-        """(T,) what no value exceeds: the smallest best + q g so far, up to the horizon."""
-        best, shapes = (np.array(of[:horizon]) for of in (self.best, self.shapes))
-        return np.asarray(np.minimum.accumulate(best + factor * shapes))
-
-    def ceiling(self, factor: float, horizon: int) -> float:
-        """The last of the `ceilings`; inf where there is none."""
-        return float(self.ceilings(factor, horizon).min(initial=inf))
-
-    def above(self, values: Array, factor: float, horizon: int) -> tuple[int, float, float] | None:
-        """When the first of the values (t,) exceeded a ceiling, the value, and the ceiling."""
-        ceilings = self.ceilings(factor, horizon)
-        known = 1 + np.maximum.accumulate(np.array(self.rows[:horizon], dtype=int))
-        exceeds = values[:, None] > ceilings + ROUNDING * (1 + np.abs(ceilings))  # (t, T)
-        if not exceeds.any():
-            return None
-        times = np.where(
-            exceeds, np.maximum.outer(np.arange(1, len(values) + 1), known), len(values) + 1
-        )
-        i, j = np.unravel_index(int(times.argmin()), times.shape)
-        return int(times[i, j]), float(values[i]), float(ceilings[j])
-
-    def last(self, values: Array, factor: float, horizon: int) -> tuple[int, float]:
-        """Which of the values (t,) was best when the rule was replayed last, and q g then."""
-        rows = self.rows[:horizon]
-        return rows[int(np.argmax(values[list(rows)]))], factor * self.shapes[len(rows) - 1]
-
-
-@dataclass(frozen=True, eq=False)
-class RegretScores:
-    """Scores of the past tasks on which the optimizer was replayed.
-
-    Parameters
-    ----------
-    scores : (m',) array, increasing
-    lasting : (m'',) array, increasing
-        Those among them of tasks that no alarm ended before the best point was found.
-    basis : "exact", "folds" or "emulated"
-        Exact: the prior was learned from other tasks. Folds: every task was replayed with a prior
-        learned from the other folds, which is approximate. Emulated: on draws of a Gaussian process
-        given the task's runs, searched over the whole space.
-    horizon : int
-        For how many values the optimizer was replayed.
-    points : int
-        How many rows a replayed table has; 0 for a space.
-    regrets, shapes : (m', T) arrays
-        r_t and g_t of every replay, NaN after its end, for the rule that stops; without any, a
-        search stops once the certificate is small enough.
-    rows : (j, k, d0) array
-        Some rows of some of the replayed tables, to compare those of a new table with.
-    """
-
-    later: ClassVar[tuple[str, ...]] = ("rows",)
-
-    scores: Array
-    lasting: Array
-    basis: Basis
-    horizon: int
-    points: int = 0
-    regrets: Array = field(default_factory=lambda: np.empty((0, 0)))
-    shapes: Array = field(default_factory=lambda: np.empty((0, 0)))
-    rows: Array = field(default_factory=lambda: np.empty((0, 0, 0)))
-
-    def __post_init__(self) -> None:
-        for name in ("scores", "lasting"):
-            found = np.sort(as_numbers(name, getattr(self, name), (None,), low=0))
-            object.__setattr__(self, name, found)
-        as_number("horizon", self.horizon, 1)
-        as_number("points", self.points, 0)
-        if self.regrets.shape != self.shapes.shape or self.regrets.ndim != 2:
-            raise InputError(
-                f"regrets have shape {self.regrets.shape} and shapes {self.shapes.shape}; expected "
-                "the same, one row for every replay"
-            )
-
-    @property
-    def replayed(self) -> Replayed | None:
-        """What the rule that stops is chosen from; None where replays were not kept."""
-        if not self.regrets.size:
-            return None
-        return Replayed(self.regrets, self.shapes)
-
-    @property
-    def tasks(self) -> int:
-        """How many tasks vouch: those that no alarm ended."""
-        return len(self.lasting)
-
-    def missing(self, delta: float) -> int:
-        """How many more tasks are needed for a promise at ``delta``."""
-        return max(ceil(1 / _checked(delta) - 1 - 1e-9) - self.tasks, 0)
-
-    def factor(self, delta: float) -> float:
-        """q: the ceil((1 - delta)(m' + 1))-th smallest score; inf with too few tasks.
-
-        Of all tasks or of those that lasted, whichever is larger.
-        """
-        found = 0.0
-        for scores in (self.scores, self.lasting):
-            rank = _rank(delta, len(scores))
-            found = max(found, float(scores[rank - 1]) if rank <= len(scores) else inf)
-        return found
-
-    def no_smaller_than(self, recorded: RegretScores, delta: float) -> RegretScores:
-        """With regrets that are larger by one factor, so that q is at least that of ``recorded``.
-
-        Emulated tasks are such as the model expects, and real ones are not.
-        """
-        least, q = recorded.factor(delta), self.factor(delta)
-        if q >= least:
-            return self
-        if q == 0:
-            return replace(recorded, basis=self.basis, points=self.points)
-        ratio = least / q
-        return replace(
-            self,
-            scores=ratio * self.scores,
-            lasting=ratio * self.lasting,
-            regrets=ratio * self.regrets,
-        )
-
-    def failure_probability(self, delta: float) -> float:
-        """How often a promise at ``delta`` may fail with this very history, with confidence 0.9.
-
-        delta is the average over histories; for one history the probability is Beta distributed.
-        """
-        from scipy.special import betaincinv
-
-        rank = _rank(delta, self.tasks)
-        if rank > self.tasks:
-            return 1.0
-        return float(betaincinv(self.tasks + 1 - rank, rank, CONFIDENT))
-
-
-@dataclass(frozen=True, eq=False)
-class RegretCalibration:
-    """What replays on past tasks say of the regret, for tables and for whole spaces.
-
-    Parameters
-    ----------
-    table, space : RegretScores or str
-        Scores, or why there are none.
-    spread : float
-        The usual range of the values of a task, in units of the output.
-    """
-
-    table: RegretScores | str
-    space: RegretScores | str
-    spread: float
-
-    def __post_init__(self) -> None:
-        as_number("spread", self.spread, TINY)
-
-    @property
-    def longest(self) -> int:
-        """The larger of the two horizons; 0 where nothing was replayed."""
-        found = (self.table, self.space)
-        return max((s.horizon for s in found if not isinstance(s, str)), default=0)
-
-    def scores_for(
-        self,
-        domain: Domain,
-        delta: float,
-        emulated: Callable[[Array], RegretScores] | None = None,
-    ) -> RegretScores | str:
-        """The scores that speak for an optimizer, or why none do.
-
-        Replayed tables speak for one with as many rows, chosen in the same way. For others tasks
-        are ``emulated`` at their rows.
-        """
-        found = self.space if domain.points is None else self.table
-        if isinstance(found, str):
-            return found
-        if domain.points is None and domain.narrowed:
-            return f"past tasks were replayed {domain.narrowed}"
-        Z = domain.points
-        other = Z is not None and (len(Z) > LARGER * found.points or unlike(found.rows, Z))
-        if other and emulated is None:
-            return (
-                f"the rows of this table are not those of past tables, of about {found.points} "
-                "rows, which cannot stand for it"
-            )
-        missing = found.missing(delta)
-        if missing:
-            kind = "emulated" if found.basis == "emulated" else "past"
-            return (
-                f"{found.tasks} {kind} tasks are too few for delta = {delta:g}; {missing} more are "
-                f"needed, or a delta of at least {1 / (found.tasks + 1):.2g}"
-            )
-        if other and emulated is not None and Z is not None:
-            return emulated(Z).no_smaller_than(found, delta)
-        return found
-
-
 def as_tolerance(stop_at: float | str, spread: float | None) -> float:
     """A regret in units of the output; text such as "1%" is a share of the usual spread."""
     if isinstance(stop_at, str):
@@ -445,11 +203,96 @@ def as_tolerance(stop_at: float | str, spread: float | None) -> float:
     return float(stop_at)
 
 
-def _rank(delta: float, tasks: int) -> int:
-    return ceil((1 - _checked(delta)) * (tasks + 1) - 1e-9)
+def stops(regrets: Array, shapes: Array, factor: float, tolerance: float) -> tuple[int, int]:
+    """How many of the replays (m, T) stop, and how many of these are wrong."""
+    if not len(regrets):
+        return 0, 0
+    with np.errstate(invalid="ignore"):  # NaN where a replay had ended
+        stopped = factor * shapes <= tolerance
+    first, some = stopped.argmax(axis=1), stopped.any(axis=1)
+    wrong = regrets[np.arange(len(regrets)), first] > tolerance
+    return int(some.sum()), int((some & wrong).sum())
 
 
-def _checked(delta: float) -> float:
-    if not 0 < delta < 1:
-        raise InputError(f"delta is {delta}; expected a number between 0 and 1")
-    return delta
+@dataclass(frozen=True, eq=False)
+class Replayed:
+    """Regrets and shapes of the replays after every value, (m, T) each; NaN after their end."""
+
+    regrets: Array
+    shapes: Array
+
+    def too_few(self, delta: float) -> bool:
+        """Whether no test can pass, not even if all stop and none is wrong."""
+        return (1 - delta) ** len(self.regrets) > LEVEL
+
+    def factor(self, tolerance: float, delta: float) -> tuple[float, int, int]:
+        """c, and how many replays it stops and how many of these wrongly; inf where none passes."""
+        from scipy.special import bdtr
+
+        found = inf, 0, 0
+        least = float(np.nanmin(self.shapes, initial=inf)) or 1.0
+        for c in FACTORS[::-1] * tolerance / least:
+            count, wrong = stops(self.regrets, self.shapes, float(c), tolerance)
+            if (1 - delta) ** count > LEVEL or count < BEGIN * len(self.regrets):
+                continue  # too few stop for any test, or for one of much power
+            if bdtr(wrong, count, delta) > LEVEL:
+                break
+            found = float(c), count, wrong
+        return found
+
+    def smallest(self, delta: float, spread: float) -> float:
+        """The smallest tolerance for which a factor passes, within a tenth; inf for none."""
+        for tolerance in spread * np.geomspace(1e-3, 1.0, 73):
+            if isfinite(self.factor(float(tolerance), delta)[0]):
+                return float(tolerance)
+        return inf
+
+
+@dataclass(frozen=True, eq=False)
+class Stopping:
+    """The rule, and the search that it is asked about.
+
+    Parameters
+    ----------
+    spread, unit : float
+        The usual range of the values of a task, in units of the output, and one unit of the model
+        in those.
+    delta : float
+        At most this share of the searches that stop may be wrong.
+    replayed : Replayed or None
+        What the rule is chosen from; without, a search stops once its certificate is small enough.
+    shapes : tuple of float
+        Of this search after each value, as long as it follows the rule that was replayed.
+    """
+
+    spread: float
+    unit: float = 1.0
+    delta: float = 1.0
+    replayed: Replayed | None = None
+    shapes: tuple[float, ...] = ()
+
+    def reached(self, tolerance: float) -> str:
+        """Why the search stops at this regret; empty while it does not."""
+        if self.replayed is None or not self.shapes:
+            return ""
+        small = tolerance / self.unit
+        factor, count, wrong = self.replayed.factor(small, self.delta)
+        if factor * min(self.shapes) > small:
+            return ""
+        return f"{wrong} of {count} past searches that would have stopped so were wrong"
+
+    def outlook(self, tolerance: float) -> str:
+        """Why no search ever stops at this regret; empty where some do."""
+        if self.replayed is None:
+            return ""
+        factor, _, _ = self.replayed.factor(tolerance / self.unit, self.delta)
+        if isfinite(factor):
+            return ""
+        smallest = self.unit * self.replayed.smallest(self.delta, self.spread / self.unit)
+        more = "a larger delta or more past tasks may help"
+        if not isfinite(smallest):
+            return f"no search could stop on past tasks with so few errors; {more}"
+        return (
+            f"no search could stop there on past tasks with so few errors: the smallest is "
+            f"{smallest:.2g} ({smallest / self.spread:.1%} of the usual spread); {more}"
+        )

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from metakel._arrays import Array, as_number, positive
 from metakel._codec import decode, encode
 from metakel.confidence.fallback import Alarm, AlarmEvent, everything
+from metakel.confidence.methods import Center, center_at
 from metakel.confidence.observations import Batch, Spectrum, no_observations
-from metakel.confidence.options import Center, center_at
 from metakel.confidence.sequence import ConfidenceSequence, negative
 from metakel.confidence.set import ConfidenceSet, closed_form_set
 from metakel.errors import InputError

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metakel._arrays import Array
-from metakel._html import card, items, paragraph
+from metakel.charts import card, items, paragraph
 from metakel.gp.averages import UCB_WIDTH
 from metakel.optimize.certificate import describe
 from metakel.optimize.model import BestRuns

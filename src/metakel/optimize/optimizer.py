@@ -16,13 +16,13 @@ from metakel._arrays import (
     Array,
     as_generator,
     check_count,
+    lock_of,
     refuse_masked,
     shown,
     single_blas_thread,
 )
 from metakel._codec import Functions, decode, encode
 from metakel._files import Format, write_file
-from metakel._locks import lock_of
 from metakel.confidence.fallback import Alarm, AlarmEvent
 from metakel.curves import Curve, CurveModel, Decision, as_curve
 from metakel.errors import InputError, ShapeError
@@ -96,8 +96,8 @@ class Optimizer:
         this one to it. Everything is told and reported in units of the output.
     stop_at : float or str, optional
         `done` is True once the best point is within this of the optimum by the rule for stopping
-        (`metakel.optimize.stopping`), in units of the output; text such as "1%" is a share of the
-        usual spread of a task.
+        (`metakel.optimize.certificate.Stopping`), in units of the output; text such as "1%" is a
+        share of the usual spread of a task.
     curves : CurveModel, optional
         How runs went on in the past; `should_stop` needs it.
     """
@@ -541,7 +541,7 @@ class Optimizer:
         With the confidence sets of a kernel, the best point is then within ``stop_at`` of the
         optimum with probability 1 - delta, whoever chose the points (Theorem 17 of
         ``docs/theory.md``). With a prior, at most a share delta of the searches that stop on tasks
-        like the past ones is wrong (`metakel.optimize.stopping.Stopping`).
+        like the past ones is wrong (`metakel.optimize.certificate.Stopping`).
         """
         return bool(self.stop_reason)
 

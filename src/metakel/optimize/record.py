@@ -11,8 +11,8 @@ from typing import Any, Literal, get_args, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from metakel import _html
 from metakel._arrays import LARGEST, Array, is_number, positive, shown
+from metakel.charts import paragraph, table
 from metakel.curves import Curve, as_curve
 from metakel.errors import InputError, ShapeError
 
@@ -346,11 +346,11 @@ def trial_table(trials: Sequence[Trial]) -> str:
     """The last trials as HTML."""
     last = trials[-SHOWN:]
     if not last:
-        return _html.paragraph("no trials yet")
+        return paragraph("no trials yet")
     columns = trial_columns(last)
     cells = [[_cell(value) for value in column] for column in columns.values()]
     more = f"the last {len(last)} of {len(trials)} trials" if len(trials) > len(last) else ""
-    return _html.table(list(columns), list(zip(*cells, strict=True)), more)
+    return table(list(columns), list(zip(*cells, strict=True)), more)
 
 
 def _cell(value: Any) -> str:

@@ -28,8 +28,8 @@ from metakel.gp.factor import Factor, Frame, common_rows
 from metakel.gp.posterior import LEVEL_VARIANCE, fit_matern52
 from metakel.gp.processes import ColdProcess, KnownScale, LevelAndScale, TaskProcess
 from metakel.gp.success import SuccessChance
-from metakel.optimize.certificate import RegretCalibration, RegretScores
 from metakel.optimize.model import BestRuns
+from metakel.optimize.replays import RegretCalibration, RegretScores
 
 # A cold start is fitted again after each of the first values, later when so many more are there.
 EVERY, LATER = 30, 0.1

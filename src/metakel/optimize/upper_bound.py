@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 
 from metakel._arrays import Array, is_number
+from metakel.confidence.methods import Center, center_at
 from metakel.confidence.observations import Batch, Observations, Spectrum, no_observations
-from metakel.confidence.options import Center, center_at
 from metakel.confidence.set import ConfidenceSet, blocks, closed_form_set
 from metakel.errors import InputError
 from metakel.kernels.sum import KernelSum

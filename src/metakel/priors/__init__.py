@@ -1,8 +1,8 @@
 """A prior from past tasks: learn it, look at it, decide with it."""
 
 from metakel.priors.confidence import ConfidenceBand
+from metakel.priors.info import PastOutput, PastOutputs, Replays
 from metakel.priors.learn import cold_prior, learn_outputs, learn_prior
-from metakel.priors.outputs import PastOutput, PastOutputs, Replays
 from metakel.priors.prior import Prior
 from metakel.priors.summary import Explanation
 

@@ -1,9 +1,12 @@
-"""learn_prior and learn_outputs: a history in, a prior for the next task out."""
+"""learn_prior and learn_outputs: a history in, a prior for the next task out.
+
+A prior of the library may stand beside one's own history, weighed by one's own tasks.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -19,19 +22,28 @@ from metakel.gp.processes import LearnedProcess, LevelAndScale, level_and_scale
 from metakel.gp.success import SuccessChance
 from metakel.io.columns import numbered
 from metakel.kernels import KernelSum
+from metakel.kernels.nystrom import spread_rows
+from metakel.optimize import Optimizer
 from metakel.optimize.model import BestRuns
 from metakel.optimize.outcomes import OutputScale
 from metakel.priors.confidence import Calibration, needed_norms, principal_kernel
 from metakel.priors.heldout import (
     DEFAULT_RESIDUAL_WEIGHT,
+    EQUALLY,
     HeldOut,
     agreeing_tasks,
     hold_out,
     spoiling_note,
 )
-from metakel.priors.info import COLD_WEIGHT, FEWEST_BOUNDED, Beside, PriorInfo
-from metakel.priors.joined import joined, weight_of
-from metakel.priors.outputs import PastOutput, PastOutputs
+from metakel.priors.info import (
+    COLD_WEIGHT,
+    FEWEST_BOUNDED,
+    Beside,
+    FromLibrary,
+    PastOutput,
+    PastOutputs,
+    PriorInfo,
+)
 from metakel.priors.principal import DEFAULT_LAM_RATIO, TaskFeatures, featurize, fit_task_gp
 from metakel.priors.prior import Prior
 from metakel.priors.regret_calibration import (
@@ -39,6 +51,7 @@ from metakel.priors.regret_calibration import (
     calibrate_folds,
     calibrate_split,
     check_way,
+    replayed_model,
     taught_and_measured,
     without_scores,
 )
@@ -52,6 +65,7 @@ from metakel.priors.standardize import (
     with_space,
     without_failures,
 )
+from metakel.search import candidates
 from metakel.space import Space
 
 KEPT_RUNS = 3  # of every task, the best
@@ -398,3 +412,54 @@ def _unexplained(name: str, teaching: History, kernel: KernelSum) -> float:
         )
     size = sqrt(squares / free)
     return size or 1e-9 * max(float(np.abs(np.concatenate([t.y for t in teaching])).max()), 1.0)
+
+
+FOLDS, ROWS = 4, 20
+FEWEST = 4  # tasks whose levels and scales say more than those of the library
+
+
+def joined(own: Prior, library: Prior, weight: float) -> Prior:
+    """Both learned processes; the library's prior alone where one's own history does not help."""
+    if not own.helps or not library.helps:
+        note = "the history does not help on tasks left out; the library's prior is used alone"
+        alone = replace(library.info, notes=(*own.info.notes, note), source=own.info.source)
+        return replace(library, info=alone) if library.helps else own
+    assert library.task_gp is not None  # it helps
+    note = (
+        f"the library's prior of {library.info.model} ({len(library.info.tasks)} data sets) is "
+        f"used beside this history, with weight {weight:.2g} at first"
+    )
+    info = replace(own.info, model=library.info.model, notes=(note, *own.info.notes))
+    if weight > 0.5:
+        info = replace(info, tried_first=library.info.tried_first)
+    known = FromLibrary(library.task_gp, library.heldout.noise_ratio, weight)
+    beside = replace(own.beside, library=known)
+    varying = len(own.info.tasks) - len(own.info.constant)
+    model = own.model if varying >= FEWEST else library.model
+    return replace(own, beside=beside, model=model, info=info)
+
+
+def weight_of(library: Prior, history: History, learn: Callable[[History], Prior]) -> float:
+    """The share of one's own tasks that the library explains better than the other own tasks do.
+
+    Every task is held out in turn, both processes begin with equal weights, and their posterior
+    weights given some of its runs are averaged, with half a task for each beforehand.
+    """
+    shares = [0.5]
+    for first in range(min(FOLDS, len(history))):
+        tasks = history.tasks[first::FOLDS]
+        rest = tuple(task for task in history if all(task is not other for other in tasks))
+        own = learn(replace(history, tasks=rest)) if rest else None
+        if own is None or not own.helps:
+            shares += [1.0] * len(tasks)
+            continue
+        prior = joined(own, library, 0.5)
+        for task in tasks:
+            rows = spread_rows(np.arange(task.n), ROWS)
+            domain = candidates(task.X[rows], repeat=True)
+            optimizer = Optimizer(replayed_model(prior, 1), domain, rng=np.random.default_rng(0))
+            optimizer.tell(task.X[rows], task.y[rows])
+            members = optimizer.model.mix.members  # type: ignore[attr-defined]
+            mine, theirs = (members[i : i + len(EQUALLY)].sum() for i in (0, len(EQUALLY)))
+            shares.append(float(theirs / max(mine + theirs, 1e-300)))
+    return float(np.mean(shares))

@@ -16,23 +16,22 @@ import numpy as np
 from metakel._arrays import Array, as_numbers, shown, single_blas_thread
 from metakel._codec import Functions, decode, encode
 from metakel._files import Format, write_file
-from metakel._html import text_card
+from metakel.charts import text_card
 from metakel.curves import CurveModel
 from metakel.errors import InputError, ShapeError
 from metakel.gp.processes import ColdProcess, LearnedProcess, LevelAndScale, TaskProcess
 from metakel.gp.success import SuccessChance
 from metakel.kernels import KernelSum
 from metakel.optimize.acquisition import Acquisition
-from metakel.optimize.certificate import RegretCalibration, RegretScores
 from metakel.optimize.mixture import Mixture
 from metakel.optimize.model import LOADERS, BestRuns
 from metakel.optimize.optimizer import Optimizer
 from metakel.optimize.outcomes import OutputScale
+from metakel.optimize.replays import RegretCalibration, RegretScores
 from metakel.optimize.task_prior import TaskPrior
 from metakel.priors.confidence import Calibration, ConfidenceBand, prior_kernel
 from metakel.priors.heldout import NOISE_RATIOS, HeldOut
-from metakel.priors.info import Beside, PriorInfo
-from metakel.priors.outputs import PastOutputs, Replays
+from metakel.priors.info import Beside, PastOutputs, PriorInfo, Replays
 from metakel.priors.summary import Explanation, explain, summary
 from metakel.search import CandidateTable, Domain, SearchSpace
 from metakel.space import Fixed, Parameter, Space

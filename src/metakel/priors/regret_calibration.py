@@ -20,15 +20,11 @@ from metakel.data import History, Task
 from metakel.errors import InputError
 from metakel.kernels.nystrom import spread_rows
 from metakel.optimize import Mixture, Optimizer, Trial
-from metakel.optimize.certificate import (
-    Basis,
-    RegretCalibration,
-    RegretScores,
-)
 from metakel.optimize.optimizer import rehearse
+from metakel.optimize.replays import Basis, RegretCalibration, RegretScores
 from metakel.optimize.task_prior import TaskPrior
 from metakel.priors.emulation import Objective, emulate, imagine
-from metakel.priors.outputs import EVALUATIONS, Replays, random_regret
+from metakel.priors.info import EVALUATIONS, Replays, random_regret
 from metakel.priors.prior import Prior
 from metakel.priors.standardize import winsorize
 from metakel.search import Domain, SearchSpace, candidates

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from metakel._arrays import Array
-from metakel._html import card, table
-from metakel.charts import LEARNED, Axis, SvgChart
+from metakel.charts import LEARNED, Axis, SvgChart, card, table
 from metakel.errors import first_of
 from metakel.gp.processes import LearnedProcess
 from metakel.priors.heldout import NEEDED_LOG_SCORE
@@ -26,7 +25,7 @@ from metakel.priors.principal import LEADING
 from metakel.space import Categorical, Space
 
 if TYPE_CHECKING:
-    from metakel.optimize.certificate import RegretScores
+    from metakel.optimize.replays import RegretScores
     from metakel.priors.prior import Prior
 
 POINTS = 1024

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from metakel._arrays import Array, as_number, as_numbers, is_number, positive
-from metakel.confidence.options import Center, Learned, NormOf
+from metakel.confidence.methods import Center, Learned, NormOf
 from metakel.errors import InputError
 from metakel.kernels.sum import KernelFunction, KernelSum
 from metakel.search import Domain

@@ -20,7 +20,7 @@ from metakel.errors import InputError, ShapeError
 from metakel.grouplasso import Problem
 from metakel.kernels import KernelDictionary
 from metakel.kernels.nystrom import spread_rows
-from metakel.scale.factors import FactorBatches, FactorFile, write_factors
+from metakel.scale.factors import FactorBatches, FactorFile, RoundEvaluator, run, write_factors
 from metakel.scale.parquet import (
     Columns,
     Index,
@@ -30,7 +30,6 @@ from metakel.scale.parquet import (
     find_files,
     index_file,
 )
-from metakel.scale.rounds import RoundEvaluator, run
 from metakel.space import Fixed, Float, Integer, Parameter, Space
 
 TASKS = 1000

@@ -16,9 +16,8 @@ from metakel._arrays import Array, as_points, check_generator
 from metakel.errors import Hint, InputError
 from metakel.search.box import climb
 from metakel.search.domain import Domain, Score, StartPoints, tied
-from metakel.search.sums import climb_within
 from metakel.space import Categorical, Fixed, Float, Ordinal, Parameter, Space
-from metakel.space.sums import Polytope
+from metakel.space.sums import Polytope, climb_within
 
 POOL = 1000
 ENUMERABLE = 2000  # a space of at most so many configurations is searched by looking at each

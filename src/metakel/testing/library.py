@@ -13,7 +13,7 @@ from metakel.data import History
 from metakel.library._cards import METRICS, MINIMIZED
 from metakel.library._entries import Entry
 from metakel.priors import learn_prior
-from metakel.testing.kernels import law
+from metakel.testing.laws import law
 
 DATA_SETS, RUNS, FAILED = 20, 30, 0.5  # at least; at least of each; at most of each
 UNCLEAR = {"", "?", "unknown", "unclear"}

@@ -25,8 +25,8 @@ from typing import Any, BinaryIO, TypeVar
 from weakref import WeakSet
 from zlib import crc32
 
+from metakel._arrays import lock_of
 from metakel._files import as_path, sync_folder
-from metakel._locks import lock_of
 from metakel.errors import Hint, InputError, MetaKelError
 from metakel.tuner.cuts import count_file, note_count, noted_count
 from metakel.tuner.lock import take_lock, unlock

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from metakel import _html
-from metakel.charts import number
+from metakel.charts import card, items, number
 
 if TYPE_CHECKING:
     from metakel.tuner.tuner import Tuner
@@ -21,6 +20,4 @@ def tuner_card(tuner: Tuner) -> str:
     lines += [str(tuner.certificate), f"trust in the history: {tuner.trust:.0%}"]
     if alarm is not None:
         lines.append(f"ALARM after {alarm.time} values: {alarm.reason}")
-    return _html.card(
-        f"Tuning {tuner.output}: {record.counts}", _html.items(lines), record._repr_html_()
-    )
+    return card(f"Tuning {tuner.output}: {record.counts}", items(lines), record._repr_html_())

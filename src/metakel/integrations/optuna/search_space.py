@@ -20,7 +20,7 @@ from metakel.errors import InputError
 from metakel.integrations.optuna.shared import shared_prior, wait_for_prior
 from metakel.integrations.optuna.strict import with_constraints
 from metakel.io.optuna import RecordedStudy, recorded_studies
-from metakel.optimize.certificate import RegretCalibration
+from metakel.optimize.replays import RegretCalibration
 from metakel.priors import Prior, learn_prior
 from metakel.space import Categorical, Condition, Fixed, Float, Parameter, Space
 

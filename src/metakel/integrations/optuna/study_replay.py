@@ -16,8 +16,7 @@ from optuna.storages._heartbeat import BaseHeartbeat
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
-from metakel._arrays import Array
-from metakel._locks import lock_of
+from metakel._arrays import Array, lock_of
 from metakel.errors import InputError
 from metakel.integrations.optuna.record import FEW, Made, Running, abandoned, asked_for
 from metakel.integrations.optuna.search_space import (

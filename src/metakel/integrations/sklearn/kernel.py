@@ -11,8 +11,7 @@ from sklearn.gaussian_process.kernels import Hyperparameter, Kernel
 from metakel._arrays import Array
 from metakel._codec import encode
 from metakel.kernels import KernelSum
-from metakel.kernels.random_fourier import Fourier
-from metakel.kernels.stationary import Stationary
+from metakel.kernels.stationary import Fourier, Stationary
 from metakel.kernels.sum import as_kernel
 
 Bounds = tuple[float, float] | Literal["fixed"]
