@@ -446,3 +446,21 @@ def test_a_study_without_the_conditional_parameter_learns_from_the_rest():
     study.optimize(plain, n_trials=6)
     assert {*study.trials[-1].params} == {"kind", "x"}
     assert study.best_value < 0.01
+
+
+def test_a_choice_that_the_past_does_not_know_is_decided_by_the_model(prior):
+    """Not drawn by another sampler, with the expectation of a known choice beside it."""
+    costs = {"lion": -1.0, "adam": 0.0, "tiger": 1.0, "sgd": 0.4}
+
+    def loss(trial):
+        lr = trial.suggest_float("lr", 1e-5, 1e-1, log=True)
+        depth = trial.suggest_int("depth", 1, 10)
+        kind = trial.suggest_categorical("kind", list(costs))
+        return (np.log10(lr) + 3) ** 2 + 0.05 * (depth - 6) ** 2 + costs[kind]
+
+    sampler = MetaKelSampler(prior=prior, seed=2, independent_sampler=Refusing())
+    study = run(sampler, 12, loss)
+    assert study.best_params["kind"] == "lion"
+    for trial in study.trials:
+        expected = trial.user_attrs["metakel:expected"]
+        assert abs(trial.value - expected["value"]) < 4 * expected["sd"] + 0.1

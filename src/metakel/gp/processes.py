@@ -247,6 +247,13 @@ class TaskProcess(Protocol):
         """The process on points with ``d_new`` more inputs, which come last."""
         ...
 
+    def with_new_choices(self, places: Array, new: Sequence[int]) -> TaskProcess:
+        """The process on points with columns ``new`` of choices that no past task had.
+
+        X @ places are points (n, d) of the past, as near as there are any.
+        """
+        ...
+
     def shares_kernel(self, other: TaskProcess) -> bool:
         """Whether the other one differs in its noise only."""
         ...
@@ -327,6 +334,12 @@ class LearnedProcess:
 
         kept = {field.name: getattr(self, field.name) for field in fields(LearnedProcess)}
         return ExtendedProcess(**kept, new=Matern52ARD.typical(d_new))
+
+    def with_new_choices(self, places: Array, new: Sequence[int]) -> TaskProcess:
+        """The process on points with columns of choices that no past task had."""
+        from metakel.gp.new_choices import WithNewChoices
+
+        return WithNewChoices(self, places, tuple(new))
 
     def shares_kernel(self, other: TaskProcess) -> bool:
         """Whether the other one is this one for another noise."""
@@ -409,6 +422,10 @@ class ColdProcess:
     def with_new_inputs(self, d_new: int) -> ColdProcess:
         """Typical of that many inputs."""
         return ColdProcess.typical(len(self.shared.lengthscales) + d_new)
+
+    def with_new_choices(self, places: Array, new: Sequence[int]) -> TaskProcess:
+        """Typical of all columns, as one choice is like any other."""
+        return ColdProcess.typical(len(places))
 
     def shares_kernel(self, other: TaskProcess) -> bool:
         """Every one has its own."""

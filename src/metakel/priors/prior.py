@@ -34,7 +34,7 @@ from metakel.priors.heldout import NOISE_RATIOS, HeldOut
 from metakel.priors.info import Beside, PastOutputs, PriorInfo, Replays
 from metakel.priors.summary import Explanation, explain, summary
 from metakel.search import CandidateTable, Domain, SearchSpace
-from metakel.space import Fixed, Parameter, Space
+from metakel.space import Categorical, Fixed, Parameter, Space
 from metakel.space.text import storable
 
 FORMAT = Format("metakel.Prior", version=3, noun="prior")
@@ -227,7 +227,10 @@ class Prior:
             ``candidates`` are, with a warning where they are far beyond, and no others.
         space : Space, optional
             Ranges of this task, where they are not those of the prior (without candidates).
-            Parameters of the prior that it lacks are held by ``fixed``.
+            Parameters of the prior that it lacks are held by ``fixed``. A choice that no past task
+            had may be among those of a parameter: what was learned says of it what it says of all
+            choices alike, with an effect of its own as of a cold start, and there is no
+            certificate.
         new : sequence of Parameter, optional
             Parameters of this task that no past task had, to be chosen as well (without
             candidates). What was learned ignores them; their effect is modelled as that of a cold
@@ -251,7 +254,9 @@ class Prior:
         else:
             domain = self._domain(space, dict(fixed or {}), bool(extrapolate), tuple(new))
         return Optimizer(
-            self.task_model(delta=delta, extrapolate=bool(extrapolate), new=new),
+            self.task_model(
+                delta=delta, extrapolate=bool(extrapolate), new=new, choices=self._wider(space)
+            ),
             domain,
             rng=rng,
             seed=seed,
@@ -275,13 +280,52 @@ class Prior:
                 raise InputError(f"parameter {name!r} is not new: past tasks have it")
         past = tuple(p for p in self.space.parameters if p.name not in names)
         chosen = past if space is None else space.parameters
-        known = self.space.among((*past, *new)) if new else self.space
+        known = self._known(self._wider(space), new)
         landmarks = None if self.task_gp is None else self.task_gp.basis.landmarks
-        if landmarks is not None:
-            landmarks = np.pad(landmarks, ((0, 0), (0, known.d0 - self.space.d0)))
+        if landmarks is not None and known is not self.space:
+            places, added = self._places(known)
+            places[added] = 0.0
+            landmarks = np.pad(landmarks, ((0, 0), (0, places.shape[1] - self.space.d0)))
+            landmarks = landmarks @ places.T
         own = space if space is not None and space.conditions else self.space
         searched = own.among((*chosen, *new)).summing(() if space is None else space.sums)
         return SearchSpace(searched, known, fixed, extrapolate, landmarks)
+
+    def _wider(self, space: Space | None) -> tuple[Categorical, ...]:
+        """Parameters of the prior with the choices of a task that no past task had."""
+        found = []
+        for p in () if space is None else space.parameters:
+            known = self.space[p.name] if p.name in self.space.names else p
+            if isinstance(p, Categorical) and isinstance(known, Categorical):
+                added = tuple(v for v in p.values if v not in known.values)
+                if added and len(added) < len(p.values):
+                    found.append(Categorical(p.name, (*known.values, *added)))
+        return tuple(found)
+
+    def _known(self, wider: Sequence[Categorical], new: Sequence[Parameter]) -> Space:
+        """What the model of a task with these choices and more parameters knows."""
+        if not wider and not new:
+            return self.space
+        wide, names = {p.name: p for p in wider}, {p.name for p in new}
+        past = (wide.get(p.name, p) for p in self.space.parameters if p.name not in names)
+        return self.space.among((*past, *new))
+
+    def _places(self, known: Space) -> tuple[Array, list[int]]:
+        """Where its columns lie among those of the past and of new parameters; new choices."""
+        columns, d = dict(self.space.columns), self.space.d0
+        for p in known.parameters:
+            if p.name not in self.space.free:
+                columns[p.name] = slice(d, d + p.width)
+                d += p.width
+        places, added = np.zeros((known.d0, d)), list[int]()
+        for name, here in known.columns.items():
+            there = columns[name]
+            width, count = here.stop - here.start, there.stop - there.start
+            more = range(here.start + count, here.stop)
+            places[here, there] = np.eye(width, count)
+            places[more, there] = 1 / max(count, 1)
+            added += more
+        return places, added
 
     def task_model(
         self,
@@ -289,28 +333,37 @@ class Prior:
         delta: float = 0.2,
         extrapolate: bool = False,
         new: Sequence[Parameter] = (),
+        choices: Sequence[Categorical] = (),
     ) -> Mixture:
-        """The model of a new task that `optimizer` decides with, in the sign to be maximised."""
+        """The model of a new task that `optimizer` decides with, in the sign to be maximised.
+
+        Of ``choices`` some are new: these parameters have more of them than in the past.
+        """
         processes, weights = self.task_processes
-        d_new, options = 0, {}
+        options = {}
         if new:
             d_new, options = Space(tuple(new)).d0, {"new": Space(tuple(new)).to_dict()}
             processes = tuple(process.with_new_inputs(d_new) for process in processes)
-        reason = self._unlike_the_past(extrapolate, new)
+        known = self._known(choices, new)
+        if choices:
+            options["choices"] = Space(tuple(choices)).to_dict()
+            places, added = self._places(known)
+            processes = tuple(process.with_new_choices(places, added) for process in processes)
+        reason = self._unlike_the_past(extrapolate, new, choices)
         return Mixture.of(
             TaskPrior(
                 processes,
                 weights,
                 self.model,
-                self.space.d0 + d_new,
+                known.d0,
                 refits=not self.helps,
                 store=partial(self._stored, delta=delta, extrapolate=extrapolate, **options),
                 regret=reason or self._regret,
                 delta=delta,
                 output_range=self._signed_range,
-                best_runs=None if new else self.best_runs,
-                success=None if new else self.success,
-                portfolio=None if new else self.portfolio,
+                best_runs=None if new or choices else self.best_runs,
+                success=None if new or choices else self.success,
+                portfolio=None if new or choices else self.portfolio,
                 emulated=self._emulated,
             )
         )
@@ -326,11 +379,13 @@ class Prior:
         """The JSON form of a model with these options of `task_model`."""
         return {"prior": encode(self), **options}
 
-    @staticmethod
-    def _unlike_the_past(extrapolate: bool, new: Sequence[Parameter]) -> str:
+    def _unlike_the_past(
+        self, extrapolate: bool, new: Sequence[Parameter], choices: Sequence[Categorical]
+    ) -> str:
         """Why past tasks cannot vouch for a task; empty where they may."""
-        if new:
-            return f"no past task had {', '.join(p.name for p in new)}"
+        values = (f"{p.name} {v}" for p in choices for v in p.values[self.space[p.name].width :])
+        if unknown := [*(p.name for p in new), *values]:
+            return f"no past task had {', '.join(unknown)}"
         return "values beyond the recorded ranges are allowed" if extrapolate else ""
 
     @property
@@ -444,8 +499,13 @@ def _load_model(data: Mapping[str, Any], functions: object = None) -> Mixture:
     return prior.task_model(
         delta=float(data["delta"]),
         extrapolate=bool(data["extrapolate"]),
-        new=Space.from_dict(data["new"]).parameters if "new" in data else (),
+        new=_stored_parameters(data, "new"),
+        choices=_stored_parameters(data, "choices"),
     )
+
+
+def _stored_parameters(data: Mapping[str, Any], name: str) -> tuple[Any, ...]:
+    return Space.from_dict(data[name]).parameters if name in data else ()
 
 
 LOADERS[Mixture.kind] = _load_model

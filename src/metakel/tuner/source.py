@@ -27,7 +27,7 @@ from metakel.optimize import GPUCB, Optimizer, Trial
 from metakel.optimize.model import Model
 from metakel.priors import Prior
 from metakel.search import CandidateTable, Domain, SearchSpace
-from metakel.space import Space
+from metakel.space import Parameter, Space
 from metakel.tuner.events import Configuration, digest, plain
 from metakel.tuner.journal import FORMAT, VERSION
 from metakel.tuner.scale import Scale
@@ -193,6 +193,8 @@ class PriorSource(Source):
         return digest([prior.space.to_dict(), asdict(prior.info), *parts])
 
     def optimizer(self, options: RunOptions) -> Optimizer:
+        for p in () if options.space is None else options.space.parameters:
+            self._refuse_new_choices(p)
         return self.prior.optimizer(
             options.rows,
             rng=np.random.default_rng(options.seed),
@@ -201,6 +203,17 @@ class PriorSource(Source):
             delta=options.delta,
             space=options.space,
         )
+
+    def _refuse_new_choices(self, parameter: Parameter) -> None:
+        known = self.space[parameter.name].choices
+        new = [value for value in parameter.choices if known and value not in known]
+        if new:
+            raise InputError(
+                f"choice {new[0]!r} of {parameter.name!r}, which no past task had; expected some "
+                f"of {', '.join(map(repr, known))}. A run asks for choices of its prior only: "
+                "learn it with a space that lists this one, or hold it by fixed={...} with "
+                "extrapolate=True"
+            )
 
 
 @dataclass(frozen=True, eq=False)

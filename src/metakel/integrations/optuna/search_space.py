@@ -260,7 +260,10 @@ def _match(name: str, distribution: BaseDistribution, known: Parameter) -> Param
     try:
         parameter = Space.from_optuna({name: distribution})[name]
         probes = parameter.decode(parameter.sample(np.linspace(0, 1, PROBES, endpoint=False)))
-        known.encode(probes, extrapolate=True)
+        if isinstance(known, Categorical) and set(parameter.choices) & set(known.values):
+            known.place(parameter.choices)  # of which some may be new
+        else:
+            known.encode(probes, extrapolate=True)
     except InputError:
         return None
     return parameter
