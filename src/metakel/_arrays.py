@@ -69,6 +69,13 @@ def as_number(name: str, value: Any, low: float = -inf, below: float = inf) -> f
     return float(value)
 
 
+def probability(name: str, value: Any) -> float:
+    """A number between 0 and 1, neither of them."""
+    if not (is_number(value) and 0 < value < 1):
+        raise InputError(f"{name} is {shown(value)}; expected a number between 0 and 1")
+    return float(value)
+
+
 def positive(name: str, value: Any) -> float:
     """A number above 0 whose powers stay within the range of a float."""
     if not (is_number(value) and 0 < value < inf):
@@ -106,6 +113,19 @@ def as_numbers(
     if wrong.any():
         expected = _in_range("numbers", low, below)
         raise InputError(f"{name} holds {found[wrong][0]}; expected {expected}")
+    return found
+
+
+def one_each(name: str, values: Any, n: int) -> Array:
+    """(n,) numbers, one for every observation; a single one stands for all."""
+    found = np.array(values, dtype=np.float64)
+    if found.ndim == 0:
+        return np.full(n, float(found))
+    if found.shape != (n,):
+        raise ShapeError(
+            f"{name} has shape {found.shape}; expected one number or ({n},), one for every "
+            "observation"
+        )
     return found
 
 

@@ -188,12 +188,8 @@ def _wrong(where: str, data: Any, expected: str) -> InputError:
 @cache
 def _stored(cls: type[Any]) -> tuple[str, ...]:
     """Names of the fields that are stored."""
-    return tuple(f.name for f in fields(cls) if f.init and f.name not in _computed(cls))
-
-
-def _computed(cls: type[Any]) -> Sequence[str]:
-    found: Sequence[str] = getattr(cls, "computed", ())
-    return found
+    computed = getattr(cls, "computed", ())
+    return tuple(f.name for f in fields(cls) if f.init and f.name not in computed)
 
 
 @cache

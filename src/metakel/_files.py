@@ -139,21 +139,11 @@ DAMAGE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeErro
 
 @dataclass(frozen=True)
 class Format:
-    """One kind of document.
+    """One kind of document."""
 
-    Parameters
-    ----------
-    name : str
-        For example "metakel.Prior"; stored in every document.
-    version : int
-        The version that is written, and the only one that is read.
-    noun : str
-        What messages call the stored object, for example "prior".
-    """
-
-    name: str
-    version: int
-    noun: str
+    name: str  # for example "metakel.Prior"; stored in every document
+    version: int  # that is written, and the only one that is read
+    noun: str  # what messages call the stored object, for example "prior"
 
     def dump(self, content: Mapping[str, Any]) -> Content:
         """The document that holds this content."""

@@ -161,9 +161,9 @@ def number(value: float) -> str:
     return f"{sign}10{str(int(power)).translate(_RAISED)}" if power else mantissa
 
 
-def short(value: Any) -> str:
+def short(value: Any, digits: int = 5) -> str:
     """The value of a parameter as people read it."""
-    return f"{value:.5g}" if isinstance(value, float) else str(value)
+    return f"{value:.{digits}g}" if isinstance(value, float) else str(value)
 
 
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from metakel._arrays import TINY, Array, is_integer, is_number, shown
+from metakel._arrays import TINY, Array, as_number, is_integer, is_number, probability, shown
 from metakel._codec import decode, encode
 from metakel._files import Format, write_file
 from metakel.errors import InputError
@@ -315,10 +315,8 @@ class CurveModel:
 
 def check_risk(delta: Any, tolerance: Any) -> None:
     """Refuse what is no probability, or no tolerance."""
-    if not (is_number(delta) and 0 < delta < 1):
-        raise InputError(f"delta is {delta!r}; expected a number between 0 and 1")
-    if not (is_number(tolerance) and tolerance >= 0):
-        raise InputError(f"tolerance is {tolerance!r}; expected a number >= 0")
+    probability("delta", delta)
+    as_number("tolerance", tolerance, 0)
 
 
 def from_one(values: Curve) -> dict[int, float]:

@@ -26,19 +26,11 @@ class ShapeError(MetaKelError, ValueError):
 
 @dataclass(frozen=True)
 class Hint:
-    """A remedy that Python and the command line spell differently.
+    """A remedy that Python and the command line spell differently."""
 
-    Parameters
-    ----------
-    remedy : str
-        What to do, as in "give the value that they used".
-    argument, option : str
-        How to say so in Python, and on the command line.
-    """
-
-    remedy: str
-    argument: str
-    option: str
+    remedy: str  # what to do, as in "give the value that they used"
+    argument: str  # how to say so in Python
+    option: str  # and on the command line
 
 
 class InputError(MetaKelError, ValueError):

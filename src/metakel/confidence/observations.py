@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike
 
-from metakel._arrays import EXTREME, Array, as_values, positive
+from metakel._arrays import EXTREME, Array, as_values, one_each, positive
 from metakel.errors import InputError, ShapeError
 from metakel.kernels.sum import KernelSum
 
@@ -26,29 +26,18 @@ Eigen = tuple[Array, Array, float]
 
 @dataclass(frozen=True, eq=False)
 class Spectrum:
-    """Parameters
-    ----------
-    kernel : KernelSum
-    values : (r,) array
-        Eigenvalues of K.
-    targets : (r,) array
-        U'y.
-    rest : float
-        ||y - U U'y||^2.
-    basis : array
-        Feature form: (d, r), the orthonormal directions V of F = U diag(sqrt(values)) V'.
-        Kernel form: (t, r), U / sqrt(values); the coordinates of phi(z) in V are basis'k(X, z).
-    X : (t, d0) array or None
-        Kernel form: where the function was observed. None in feature form.
-    scale : (t,) array or None
-        Kernel form: 1 / noise_std of every observation.
+    """The kernel matrix and the values in its eigenbasis.
+
+    In feature form ``basis`` (d, r) holds the orthonormal directions V of F = U diag(sqrt(values))
+    V'; in kernel form (t, r) U / sqrt(values), so that phi(z) has the coordinates basis'k(X, z).
     """
 
     kernel: KernelSum
-    values: Array
-    targets: Array
-    rest: float
+    values: Array  # (r,) eigenvalues of K
+    targets: Array  # (r,) U'y
+    rest: float  # ||y - U U'y||^2
     basis: Array = field(repr=False)
+    # Of the kernel form: (t, d0) where the function was observed, and (t,) 1 / noise_std.
     X: Array | None = field(default=None, repr=False)
     scale: Array | None = field(default=None, repr=False)
 
@@ -155,14 +144,7 @@ class ObservationLog:
                 f"{self.batches[0].X.shape[1]}"
             )
         values = as_values(y, len(points), "tell")
-        noise = np.array(noise_std, dtype=np.float64)
-        if noise.ndim == 0:
-            noise = np.full(len(points), float(noise))
-        if noise.shape != values.shape:
-            raise ShapeError(
-                f"tell: noise_std has shape {noise.shape}; expected one number or {values.shape}, "
-                "one for every observation"
-            )
+        noise = one_each("tell: noise_std", noise_std, len(points))
         bad = noise[~((noise >= 1 / EXTREME) & (noise <= EXTREME))]
         if len(bad):
             positive("tell: noise_std", float(bad[0]))

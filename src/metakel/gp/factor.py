@@ -112,19 +112,11 @@ class _Buffer:
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """What does not change while values come in.
-
-    Parameters
-    ----------
-    processes : tuple of TaskProcess
-    task : LevelAndScale
-    Z : (N, d0) array
-        Candidates.
-    """
+    """What does not change while values come in."""
 
     processes: tuple[TaskProcess, ...]
     task: LevelAndScale
-    Z: Array
+    Z: Array  # (N, d0) candidates
 
     @cached_property
     def family(self) -> NDArray[np.intp]:
@@ -169,22 +161,12 @@ class Frame:
 
 @dataclass(frozen=True, eq=False)
 class Factor:
-    """Posteriors of all processes of a frame, given the same values; `of` makes an empty one.
-
-    Parameters
-    ----------
-    frame : Frame
-        Processes, level and scale, candidates.
-    X, y : (t, d0) and (t,) arrays
-        Where the values were observed; fantasies come last, and have none.
-    prediction : Prediction
-        At the candidates.
-    """
+    """Posteriors of all processes of a frame, given the same values; `of` makes an empty one."""
 
     frame: Frame
-    X: Array
-    y: Array
-    prediction: Prediction
+    X: Array  # (t, d0) where the values were observed; fantasies come last
+    y: Array  # (t,) the values; fantasies have none
+    prediction: Prediction  # at the candidates
     _rows: _Buffer
     _parts: tuple[tuple[PointCache, ...], ...]  # of the observed points, for each family
     _cross: dict[bytes, CrossPosterior] = field(default_factory=dict)

@@ -18,8 +18,8 @@ from math import log, pi
 import numpy as np
 from numpy.typing import ArrayLike
 
-from metakel._arrays import Array, as_points, as_values, check_generator
-from metakel.errors import InputError, ShapeError
+from metakel._arrays import Array, as_points, as_values, check_generator, one_each
+from metakel.errors import InputError
 from metakel.kernels.base import Kernel
 from metakel.kernels.stationary import TYPICAL_NOISE, Matern52ARD, typical_lengthscale
 from metakel.kernels.sum import KernelSum
@@ -290,14 +290,7 @@ def _solve_transposed(factor: Array, right: Array) -> Array:
 
 
 def _noise_vector(noise_var: float | ArrayLike, t: int) -> Array:
-    noise = np.array(noise_var, dtype=np.float64)
-    if noise.ndim == 0:
-        noise = np.full(t, float(noise))
-    if noise.shape != (t,):
-        raise ShapeError(
-            f"posterior: noise_var has shape {noise.shape}; expected one number or ({t},), "
-            "one for every observation"
-        )
+    noise = one_each("posterior: noise_var", noise_var, t)
     if not (np.isfinite(noise).all() and (noise > 0).all()):
         raise InputError(
             f"posterior: noise_var holds {noise[~(np.isfinite(noise) & (noise > 0))][0]}; expected "

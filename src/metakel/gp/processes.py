@@ -55,24 +55,12 @@ NORMAL_MAD = 1.4826  # standard deviation over median absolute deviation of a no
 
 @dataclass(frozen=True)
 class LevelAndScale:
-    """What past tasks say about the level and scale of the next one.
+    """What past tasks say about the level and scale of the next one."""
 
-    Parameters
-    ----------
-    level : float
-        Mean of the task means.
-    level_variance : float
-        Variance of the level in units of the squared scale.
-    scale : float
-        Median standard deviation of a task.
-    spread : float
-        Standard deviation of the log of the scale.
-    """
-
-    level: float
-    level_variance: float
-    scale: float
-    spread: float
+    level: float  # mean of the task means
+    level_variance: float  # of the level, in units of the squared scale
+    scale: float  # median standard deviation of a task
+    spread: float  # standard deviation of the log of the scale
 
     def __post_init__(self) -> None:
         lowest = {"level": -inf, "level_variance": 0.0, "scale": TINY, "spread": TINY}
@@ -279,29 +267,14 @@ class TaskProcess(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class LearnedProcess:
-    """Mean and kernel learned from past tasks.
-
-    Parameters
-    ----------
-    basis : NystromFeatures
-    mu : (r,) array
-        Coefficients of the mean m(x) = psi(x)'mu.
-    directions : (r, J) array
-        Orthonormal coefficients u_j of the eigenfunctions.
-    eta : (J,) array
-        Their weights.
-    residual_weight : float
-        Weight of the shared kernel.
-    noise_ratio : float
-        The noise of this task over the noise that tasks usually have.
-    """
+    """Mean and kernel learned from past tasks."""
 
     basis: NystromFeatures
-    mu: Array
-    directions: Array
-    eta: Array
-    residual_weight: float
-    noise_ratio: float = 1.0
+    mu: Array  # (r,) coefficients of the mean m(x) = psi(x)'mu
+    directions: Array  # (r, J) orthonormal coefficients u_j of the eigenfunctions
+    eta: Array  # (J,) their weights
+    residual_weight: float  # of the shared kernel
+    noise_ratio: float = 1.0  # the noise of this task over the noise that tasks usually have
 
     def __post_init__(self) -> None:
         r, J = self.basis.r, len(self.eta)
@@ -315,23 +288,17 @@ class LearnedProcess:
 
     @property
     def noise(self) -> float:
-        """Variance of what no function explains, in units of the squared scale."""
         return self.noise_ratio * self.basis.shared.noise
 
     @property
     def learned(self) -> bool:
-        """Yes."""
         return True
 
     @property
     def stationary(self) -> tuple[Matern52ARD, float]:
-        """The kernel that past tasks share, and its weight."""
         return self.basis.shared, self.residual_weight
 
     def with_new_inputs(self, d_new: int) -> TaskProcess:
-        """The process on points with ``d_new`` more inputs, which come last."""
-        from metakel.gp.processes import ExtendedProcess
-
         kept = {field.name: getattr(self, field.name) for field in fields(LearnedProcess)}
         return ExtendedProcess(**kept, new=Matern52ARD.typical(d_new))
 
@@ -350,7 +317,6 @@ class LearnedProcess:
         return np.asarray(self.basis.features(X) @ self.mu)
 
     def prepare(self, Z: Array) -> PointCache:
-        """Everything about points (n, d0) that is needed more than once."""
         psi = self.basis.features(Z)
         phi = (psi @ self.directions) * np.sqrt(self.eta)
         diag = np.einsum("nj,nj->n", phi, phi) + self.residual_weight * self.basis.shared.signal
@@ -363,7 +329,6 @@ class LearnedProcess:
         return np.asarray(self.basis.inverse.T @ functions)
 
     def gram(self, left: PointCache, right: PointCache) -> Array:
-        """(n, k) values k(x, z)."""
         shared = self.basis.shared
         K = shared.of_scaled(left.scaled, left.norms, right.scaled, right.norms)
         K *= self.residual_weight
@@ -371,7 +336,6 @@ class LearnedProcess:
         return K
 
     def derivatives(self, points: PointCache, Z: Array) -> PointDerivatives:
-        """Of mean, eigenfunctions and k(z, z) at points (n, d0) and their cache."""
         landmarks, _ = self.basis.scaled_landmarks
         slopes = self.basis.shared.slopes_of_scaled(landmarks, points.scaled)  # (r, n, d0)
         both = np.tensordot(self._pull.T, slopes, axes=1)  # (1 + J, n, d0)
@@ -381,7 +345,6 @@ class LearnedProcess:
     def gram_derivative(
         self, left: PointCache, right: PointCache, slopes: PointDerivatives
     ) -> Array:
-        """(n, k, d0) derivatives of k(x, z) in z."""
         dK = self.basis.shared.slopes_of_scaled(left.scaled, right.scaled)
         dK *= self.residual_weight
         if left.phi.shape[1]:
@@ -406,17 +369,14 @@ class ColdProcess:
 
     @property
     def noise(self) -> float:
-        """Variance of the noise, in units of the squared scale."""
         return self.shared.noise
 
     @property
     def learned(self) -> bool:
-        """No."""
         return False
 
     @property
     def stationary(self) -> tuple[Matern52ARD, float]:
-        """All of it."""
         return self.shared, 1.0
 
     def with_new_inputs(self, d_new: int) -> ColdProcess:
@@ -438,7 +398,6 @@ class ColdProcess:
         return PointCache(*self.shared.scale(Z), np.empty((n, 0)), np.zeros(n), signal)
 
     def gram(self, left: PointCache, right: PointCache) -> Array:
-        """(n, k) values k(x, z)."""
         return self.shared.of_scaled(left.scaled, left.norms, right.scaled, right.norms)
 
     def derivatives(self, points: PointCache, Z: Array) -> PointDerivatives:
@@ -450,7 +409,6 @@ class ColdProcess:
     def gram_derivative(
         self, left: PointCache, right: PointCache, slopes: PointDerivatives
     ) -> Array:
-        """(n, k, d0) derivatives of k(x, z) in z."""
         return self.shared.slopes_of_scaled(left.scaled, right.scaled)
 
 
@@ -466,14 +424,9 @@ class ExtendedProcess(LearnedProcess):
 
     In a `PointCache`, ``scaled`` holds the known inputs and then the new ones, and ``norms``
     (n, 2) those of both.
-
-    Parameters
-    ----------
-    new : Matern52ARD
-        Kernel of the new inputs.
     """
 
-    new: Matern52ARD
+    new: Matern52ARD  # kernel of the new inputs
 
     @property
     def _d(self) -> int:

@@ -42,17 +42,11 @@ class Runs:
 
 @dataclass(frozen=True, eq=False)
 class SuccessChance:
-    """Parameters
-    ----------
-    basis : NystromFeatures
-        Gives psi.
-    intercept : float
-    weights : (r,) array
-    """
+    """The chance that a run gives a value, by past tasks and by runs of this one."""
 
-    basis: NystromFeatures
-    intercept: float
-    weights: Array
+    basis: NystromFeatures  # gives psi
+    intercept: float  # b
+    weights: Array  # (r,) w
 
     def __post_init__(self) -> None:
         as_number("intercept", self.intercept)

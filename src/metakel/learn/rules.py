@@ -38,7 +38,7 @@ from math import ceil, inf, log, sqrt
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from metakel._arrays import Array, check_generator
+from metakel._arrays import Array, check_generator, probability
 from metakel.errors import InputError, ShapeError
 from metakel.grouplasso import Problem
 from metakel.grouplasso.solve import as_strengths
@@ -147,7 +147,7 @@ def choose_lambda(
         )
     if noise_std is None or not (np.isfinite(noise_std) and noise_std > 0):
         raise InputError(f"lambda rule {rule!r}: noise_std is {noise_std}; expected a number > 0")
-    _check_delta(delta)
+    probability("delta", delta)
     level = {"noise_std": noise_std, "delta": delta}
     if rule == "monte-carlo":
         if rng is None:
@@ -338,7 +338,7 @@ def monte_carlo(
     exchangeable, so A has probability at least 1 - delta for any number of draws. Not valid if
     the points were chosen depending on observed values.
     """
-    _check_delta(delta)
+    probability("delta", delta)
     scale = np.sqrt(Eigenvalues(problem).trace)
     quantile = _simulated_quantile(problem, scale, delta, rng, draws, lambda g: 1.0)
     return _nonzero(4 * noise_std / problem.total * quantile * scale)
@@ -361,7 +361,7 @@ def pivotal_lambda(
     Without one, it combines the bound of `chernoff` on the numerator of each group and the lower
     tail bound of Laurent and Massart (2000) on :math:`\|\varepsilon\|`, at delta / (p + 1) each.
     """
-    _check_delta(delta)
+    probability("delta", delta)
     v = Eigenvalues(problem)
     weights = problem.task_weights
     if rng is not None:
@@ -449,8 +449,3 @@ def _nonzero(lam: Array) -> Array:
     """Replace zeros, of groups without features, by the largest lambda (or by 1)."""
     top = lam.max()
     return np.where(lam > 0, lam, top if top > 0 else 1.0)
-
-
-def _check_delta(delta: float) -> None:
-    if not 0 < delta < 1:
-        raise InputError(f"delta is {delta}; expected a probability between 0 and 1")

@@ -47,21 +47,11 @@ LEAST_NOISE = 1e-5
 
 @dataclass(frozen=True, eq=False)
 class HeldOutScores(Generic[Model, Test]):
-    """Scores of held-out data, the larger the better.
+    """Scores of held-out data, the larger the better."""
 
-    Parameters
-    ----------
-    tests : h objects
-        What was predicted, for example tasks.
-    models : h paths
-        The models that predicted each of them, one per lambda, learned without it.
-    scores : (h, L, ...) array
-        One score per test and lambda, and per value of any other choice.
-    """
-
-    tests: Sequence[Test]
-    models: Sequence[Sequence[Model]]
-    scores: Array
+    tests: Sequence[Test]  # (h,) what was predicted, for example tasks
+    models: Sequence[Sequence[Model]]  # (h,) what predicted it, learned without it, per lambda
+    scores: Array  # (h, L, ...) per test and lambda, and per value of any other choice
 
     def best(self, worst: float = -inf) -> tuple[int, ...]:
         """Index of lambda and of the other choices with the largest mean score.

@@ -24,7 +24,7 @@ from typing import Any, Literal
 import numpy as np
 
 from metakel._arrays import Array, is_number, shown
-from metakel.charts import card, paragraph
+from metakel.charts import card, paragraph, short
 from metakel.errors import InputError
 
 CertificateBasis = Literal["norm bound", "exact", "folds", "emulated"]
@@ -174,12 +174,8 @@ class Certificate:
 def describe(x: Any) -> str:
     """A point in one line, as people read it."""
     if not isinstance(x, Mapping):
-        return "(" + ", ".join(_short(value) for value in np.asarray(x).tolist()) + ")"
-    return ", ".join(f"{name}={_short(value)}" for name, value in x.items())
-
-
-def _short(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+        return "(" + ", ".join(short(value, 4) for value in np.asarray(x).tolist()) + ")"
+    return ", ".join(f"{name}={short(value, 4)}" for name, value in x.items())
 
 
 def as_tolerance(stop_at: float | str, spread: float | None) -> float:
@@ -250,25 +246,14 @@ class Replayed:
 
 @dataclass(frozen=True, eq=False)
 class Stopping:
-    """The rule, and the search that it is asked about.
+    """The rule, and the search that it is asked about."""
 
-    Parameters
-    ----------
-    spread, unit : float
-        The usual range of the values of a task, in units of the output, and one unit of the model
-        in those.
-    delta : float
-        At most this share of the searches that stop may be wrong.
-    replayed : Replayed or None
-        What the rule is chosen from; without, a search stops once its certificate is small enough.
-    shapes : tuple of float
-        Of this search after each value, as long as it follows the rule that was replayed.
-    """
-
-    spread: float
-    unit: float = 1.0
-    delta: float = 1.0
+    spread: float  # the usual range of the values of a task, in units of the output
+    unit: float = 1.0  # one of the model, in units of the output
+    delta: float = 1.0  # at most this share of the searches that stop may be wrong
+    # What the rule is chosen from; without, a search stops once its certificate is small enough.
     replayed: Replayed | None = None
+    # Of this search after each value, as long as it follows the rule that was replayed.
     shapes: tuple[float, ...] = ()
 
     def reached(self, tolerance: float) -> str:

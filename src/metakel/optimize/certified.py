@@ -358,7 +358,11 @@ class CertifiedModel(Model):
 
     def best(self, outcomes: Outcomes) -> tuple[int, float, float, float]:
         """The observed point with the largest lower bound; where all are infinite, mean."""
-        return most_certain(outcomes, *self._at_observed(outcomes.X))
+        mean, lower, upper = self._at_observed(outcomes.X)
+        height = lower if np.isfinite(lower).any() else mean
+        chosen = int(np.argmax(np.where(outcomes.counts, height, -inf)))
+        low, high = float(lower[chosen]), float(upper[chosen])
+        return chosen, min(max(float(mean[chosen]), low), high), low, high
 
     def certain(self, outcomes: Outcomes) -> tuple[int, float, float]:
         """The same point as `best`."""
@@ -484,16 +488,6 @@ def load_certified(
 
 
 LOADERS[CertifiedModel.kind] = load_certified
-
-
-def most_certain(
-    outcomes: Outcomes, mean: Array, lower: Array, upper: Array
-) -> tuple[int, float, float, float]:
-    """The row with the largest lower bound, its mean within its bounds, and these."""
-    height = lower if np.isfinite(lower).any() else mean
-    chosen = int(np.argmax(np.where(outcomes.counts, height, -inf)))
-    low, high = float(lower[chosen]), float(upper[chosen])
-    return chosen, min(max(float(mean[chosen]), low), high), low, high
 
 
 def _storable(name: str, value: Any) -> Any:

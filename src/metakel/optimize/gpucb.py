@@ -12,7 +12,8 @@ from metakel.optimize.acquisition import Acquisition
 from metakel.optimize.certified import CertifiedModel
 from metakel.optimize.model import Model
 from metakel.optimize.optimizer import Optimizer
-from metakel.search import Domain, SearchSpace
+from metakel.search import Domain
+from metakel.search.named import as_domain
 from metakel.space import Space
 
 
@@ -64,12 +65,7 @@ def GPUCB(
         ever notices a missing one. 4 to 8 make it notice, at the price of some regret
         (``docs/promises.md``).
     """
-    if isinstance(domain, Space):
-        domain = SearchSpace(domain, domain)
-    if not isinstance(domain, Domain):
-        raise InputError(
-            f"domain is a {type(domain).__name__}; use mk.box, mk.grid or mk.candidates, or a Space"
-        )
+    domain = as_domain(domain)
     model: Model
     if isinstance(sequence, ConfidenceSequence):
         model = CertifiedModel.of(sequence, domain, minimize=minimize, probes=probes)

@@ -34,33 +34,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class BestRuns:
-    """The best few runs of every past task, which a prior keeps to refer to.
+    """The best few runs of every past task, which a prior keeps to refer to."""
 
-    Parameters
-    ----------
-    points : (n,) tuple of dict
-        Where they were.
-    X : (n, d0) array
-        The same as numbers.
-    tasks : (n,) tuple of str
-        Of which task each of them is.
-    values : (n,) array
-        What was measured, in the sign of the output.
-    typical : (n,) array
-        The median of all values of that task.
-    lengthscales : (d0,) array
-        Distance along each input over which values change.
-    output : str
-        What was measured.
-    """
-
-    points: tuple[Any, ...]
-    X: Array
-    tasks: tuple[str, ...]
-    values: Array
-    typical: Array
-    lengthscales: Array
-    output: str = "value"
+    points: tuple[Any, ...]  # (n,) dicts
+    X: Array  # (n, d0) the same as numbers
+    tasks: tuple[str, ...]  # (n,) of which task each of them is
+    values: Array  # (n,) what was measured, in the sign of the output
+    typical: Array  # (n,) the median of all values of that task
+    lengthscales: Array  # (d0,) distance along each input over which values change
+    output: str = "value"  # what was measured
 
     computed: ClassVar[tuple[str, ...]] = ("points",)
 
@@ -86,27 +68,15 @@ Chance = Callable[[Array], Array]
 
 @dataclass(frozen=True, eq=False)
 class Search:
-    """A search for the next point.
-
-    Parameters
-    ----------
-    domain : Domain
-    start : StartPoints
-        Where it begins.
-    draws : () -> Generator
-        The generator that breaks ties, always the same. To make one takes longer than to search a
-        small table.
-    exclude : (k, d0) array, optional
-        Points not to be chosen.
-    pending : (q, d0) array, optional
-        Points that are being run.
-    """
+    """A search for the next point."""
 
     domain: Domain
     start: StartPoints
+    # Gives the generator that breaks ties, always the same. To make one takes longer than to search
+    # a small table.
     draws: Callable[[], np.random.Generator]
-    exclude: Array | None = None
-    pending: Array | None = None
+    exclude: Array | None = None  # (k, d0) points not to be chosen
+    pending: Array | None = None  # (q, d0) points that are being run
 
     def maximize(self, score: Score) -> Array:
         """The best point (d0,)."""

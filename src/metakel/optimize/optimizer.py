@@ -46,6 +46,7 @@ from metakel.optimize.record import (
 )
 from metakel.optimize.state import State
 from metakel.search import Domain, StartPoints
+from metakel.search.named import as_domain
 
 LOGGER = logging.getLogger("metakel")
 FORMAT = Format("metakel.Optimizer", version=1, noun="optimizer")
@@ -115,11 +116,7 @@ class Optimizer:
         stop_at: float | str | None = None,
         curves: CurveModel | None = None,
     ) -> None:
-        if not isinstance(domain, Domain):
-            raise InputError(
-                f"domain is a {type(domain).__name__}; use mk.box, mk.grid or mk.candidates, or a "
-                "Space"
-            )
+        domain = as_domain(domain)
         if model.d0 not in (None, domain.d0):
             raise ShapeError(f"the model takes {model.d0} inputs but the domain has {domain.d0}")
         self._turn = lock_of(self, "_turn")

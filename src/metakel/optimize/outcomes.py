@@ -48,18 +48,10 @@ from metakel.optimize.record import Record, Trial
 
 @dataclass(frozen=True)
 class OutputScale:
-    """From values as users measure them to values as a model takes them in, and back.
+    """From values as users measure them to values as a model takes them in, and back."""
 
-    Parameters
-    ----------
-    minimize : bool
-        Whether smaller is better.
-    floor : float
-        If it is positive, a model takes in logarithms, and smaller values count as this one. 0 for
-        the values themselves.
-    """
-
-    minimize: bool = False
+    minimize: bool = False  # whether smaller is better
+    # If it is positive, a model takes in logarithms, and smaller values count as this one.
     floor: float = 0.0
 
     def __post_init__(self) -> None:

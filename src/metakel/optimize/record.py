@@ -11,8 +11,8 @@ from typing import Any, Literal, get_args, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from metakel._arrays import LARGEST, Array, is_number, positive, shown
-from metakel.charts import paragraph, table
+from metakel._arrays import LARGEST, Array, is_number, one_each, positive, shown
+from metakel.charts import paragraph, short, table
 from metakel.curves import Curve, as_curve
 from metakel.errors import InputError, ShapeError
 
@@ -24,39 +24,18 @@ UNPLACED = np.empty(0)  # of a trial whose point a store has not encoded yet
 
 @dataclass(frozen=True)
 class Note:
-    """What is remembered of a trial for people and other processes; no suggestion uses it.
+    """What is remembered of a trial for people and other processes; no suggestion uses it."""
 
-    Parameters
-    ----------
-    asked : bool
-        Whether the optimizer chose it.
-    owner : dict or None
-        The process that evaluates it.
-    since : str
-        When that process was given it; empty if unknown.
-    reason : str
-        Why it failed, or what is special about it.
-    expected : pair of float, or None
-        Mean and standard deviation by the model that chose it, when it did.
-    suggested : dict or None
-        What was suggested, where something else was run instead.
-    suggested_x : (d0,) array or None
-        The same as the model sees it; it is not suggested again.
-    released : bool
-        Whether it was given back, so that it is asked again.
-    curve : dict
-        Values by step, from 1, where a run has them.
-    """
-
-    asked: bool = True
-    owner: Mapping[str, Any] | None = field(default=None, repr=False)
-    since: str = field(default="", repr=False)
-    reason: str = ""
-    expected: tuple[float, float] | None = None
-    suggested: Mapping[str, Any] | None = None
+    asked: bool = True  # whether the optimizer chose it
+    owner: Mapping[str, Any] | None = field(default=None, repr=False)  # process that evaluates it
+    since: str = field(default="", repr=False)  # when that was given it; empty if unknown
+    reason: str = ""  # why it failed, or what is special about it
+    expected: tuple[float, float] | None = None  # mean and sd by the model that chose it
+    suggested: Mapping[str, Any] | None = None  # where something else was run instead
+    # The same as the model sees it (d0,); it is not suggested again.
     suggested_x: Array | None = field(default=None, repr=False)
-    released: bool = False
-    curve: Curve = field(default_factory=dict, repr=False)
+    released: bool = False  # whether it was given back, so that it is asked again
+    curve: Curve = field(default_factory=dict, repr=False)  # values by step, from 1
 
 
 NO_NOTE = Note()
@@ -348,15 +327,9 @@ def trial_table(trials: Sequence[Trial]) -> str:
     if not last:
         return paragraph("no trials yet")
     columns = trial_columns(last)
-    cells = [[_cell(value) for value in column] for column in columns.values()]
+    cells = [["" if v is None else short(v, 4) for v in column] for column in columns.values()]
     more = f"the last {len(last)} of {len(trials)} trials" if len(trials) > len(last) else ""
     return table(list(columns), list(zip(*cells, strict=True)), more)
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def as_values(value: Any, n: int) -> list[float | None]:
@@ -392,15 +365,8 @@ def _as_value(value: Any) -> float | None:
 def as_noise_levels(noise_std: float | ArrayLike | None, n: int) -> list[float | None]:
     if noise_std is None:
         return [None] * n
-    given = np.asarray(noise_std, dtype=np.float64)
-    if given.ndim == 0:
-        given = np.full(n, float(given))
-    if given.shape != (n,):
-        raise ShapeError(
-            f"tell: noise_std has shape {given.shape}; expected one number or ({n},), one for "
-            "every observation"
-        )
-    return [positive("tell: noise_std", float(level)) for level in given]
+    levels = one_each("tell: noise_std", noise_std, n)
+    return [positive("tell: noise_std", level) for level in levels.tolist()]
 
 
 def as_outputs(

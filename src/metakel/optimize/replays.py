@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
-from metakel._arrays import TINY, Array, as_number, as_numbers
+from metakel._arrays import TINY, Array, as_number, as_numbers, probability
 from metakel.confidence.fallback import AlarmEvent
 from metakel.errors import InputError
 from metakel.kernels.nystrom import spread_rows
@@ -66,18 +66,11 @@ class RegretTrace:
 
     The rule decides by what it asked for before, so that values may come in any order, and between
     others. It goes on as long as the value that it asks for next is known.
-
-    Parameters
-    ----------
-    best, shapes : tuple of float
-        After each of its values.
-    rows : tuple of int
-        Which of the observed values these are.
     """
 
-    best: tuple[float, ...] = ()
-    shapes: tuple[float, ...] = ()
-    rows: tuple[int, ...] = ()
+    best: tuple[float, ...] = ()  # after each of its values
+    shapes: tuple[float, ...] = ()  # g_t after each of them
+    rows: tuple[int, ...] = ()  # which of the observed values these are
 
     def after(self, row: int, best: float, g: float) -> RegretTrace:
         """After one more value at a point that the rule chose."""
@@ -120,35 +113,23 @@ class RegretTrace:
 class RegretScores:
     """Scores of the past tasks on which the optimizer was replayed.
 
-    Parameters
-    ----------
-    scores : (m',) array, increasing
-    lasting : (m'',) array, increasing
-        Those among them of tasks that no alarm ended before the best point was found.
-    basis : "exact", "folds" or "emulated"
-        Exact: the prior was learned from other tasks. Folds: every task was replayed with a prior
-        learned from the other folds, which is approximate. Emulated: on draws of a Gaussian process
-        given the task's runs, searched over the whole space.
-    horizon : int
-        For how many values the optimizer was replayed.
-    points : int
-        How many rows a replayed table has; 0 for a space.
-    regrets, shapes : (m', T) arrays
-        r_t and g_t of every replay, NaN after its end, for the rule that stops; without any, a
-        search stops once the certificate is small enough.
-    rows : (j, k, d0) array
-        Some rows of some of the replayed tables, to compare those of a new table with.
+    The basis is "exact" where the prior was learned from other tasks. In "folds" every task was
+    replayed with a prior learned from the other folds, which is approximate. "emulated": on draws
+    of a Gaussian process given the task's runs, searched over the whole space.
     """
 
     later: ClassVar[tuple[str, ...]] = ("rows",)
 
-    scores: Array
-    lasting: Array
+    scores: Array  # (m',) increasing
+    lasting: Array  # (m'',) of tasks that no alarm ended before the best point was found
     basis: Basis
-    horizon: int
-    points: int = 0
+    horizon: int  # for how many values the optimizer was replayed
+    points: int = 0  # rows of a replayed table; 0 for a space
+    # (m', T) r_t and g_t of every replay, NaN after its end, for the rule that stops; without any,
+    # a search stops once the certificate is small enough.
     regrets: Array = field(default_factory=lambda: np.empty((0, 0)))
     shapes: Array = field(default_factory=lambda: np.empty((0, 0)))
+    # (j, k, d0) some rows of some of the replayed tables, to compare those of a new table with.
     rows: Array = field(default_factory=lambda: np.empty((0, 0, 0)))
 
     def __post_init__(self) -> None:
@@ -177,7 +158,7 @@ class RegretScores:
 
     def missing(self, delta: float) -> int:
         """How many more tasks are needed for a promise at ``delta``."""
-        return max(ceil(1 / _checked(delta) - 1 - 1e-9) - self.tasks, 0)
+        return max(ceil(1 / probability("delta", delta) - 1 - 1e-9) - self.tasks, 0)
 
     def factor(self, delta: float) -> float:
         """q: the ceil((1 - delta)(m' + 1))-th smallest score; inf with too few tasks.
@@ -186,7 +167,7 @@ class RegretScores:
         """
         found = 0.0
         for scores in (self.scores, self.lasting):
-            rank = _rank(delta, len(scores))
+            rank = conformal_rank(delta, len(scores))
             found = max(found, float(scores[rank - 1]) if rank <= len(scores) else inf)
         return found
 
@@ -215,7 +196,7 @@ class RegretScores:
         """
         from scipy.special import betaincinv
 
-        rank = _rank(delta, self.tasks)
+        rank = conformal_rank(delta, self.tasks)
         if rank > self.tasks:
             return 1.0
         return float(betaincinv(self.tasks + 1 - rank, rank, CONFIDENT))
@@ -223,19 +204,11 @@ class RegretScores:
 
 @dataclass(frozen=True, eq=False)
 class RegretCalibration:
-    """What replays on past tasks say of the regret, for tables and for whole spaces.
+    """What replays on past tasks say of the regret, for tables and for whole spaces."""
 
-    Parameters
-    ----------
-    table, space : RegretScores or str
-        Scores, or why there are none.
-    spread : float
-        The usual range of the values of a task, in units of the output.
-    """
-
-    table: RegretScores | str
+    table: RegretScores | str  # or why there are none
     space: RegretScores | str
-    spread: float
+    spread: float  # the usual range of the values of a task, in units of the output
 
     def __post_init__(self) -> None:
         as_number("spread", self.spread, TINY)
@@ -281,14 +254,12 @@ class RegretCalibration:
         return found
 
 
-def _rank(delta: float, tasks: int) -> int:
-    return ceil((1 - _checked(delta)) * (tasks + 1) - 1e-9)
+def conformal_rank(delta: float, count: int) -> int:
+    """Which of ``count`` scores, by size, the next one exceeds with probability ``delta`` at most.
 
-
-def _checked(delta: float) -> float:
-    if not 0 < delta < 1:
-        raise InputError(f"delta is {delta}; expected a number between 0 and 1")
-    return delta
+    Above ``count`` where there are too few.
+    """
+    return ceil((1 - probability("delta", delta)) * (count + 1) - 1e-9)
 
 
 def unlike(past: Array, new: Array) -> bool:

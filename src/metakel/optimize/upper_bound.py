@@ -44,18 +44,10 @@ THREE = np.array([[-1], [0], [1]])
 
 @dataclass(frozen=True, eq=False)
 class UpperBound:
-    """The upper bound u.
+    """The upper bound u."""
 
-    Parameters
-    ----------
-    set : ConfidenceSet
-        Centres and radii.
-    spread : Spectrum
-        What the half-widths come from: observations and pending points, in this order.
-    """
-
-    set: ConfidenceSet
-    spread: Spectrum
+    set: ConfidenceSet  # centres and radii
+    spread: Spectrum  # of the half-widths: observations and pending points, in this order
 
     def upper(self, Z: Array, Phi: Array | None = None) -> Array:
         """(n,) values at ``Z`` (n, d0).
@@ -280,24 +272,13 @@ class StartFeatures:
 
 @dataclass(frozen=True, eq=False)
 class FixedNu:
-    """Posterior mean plus nu posterior standard deviations (Eqs. 3 and 11).
+    """Posterior mean plus nu posterior standard deviations (Eqs. 3 and 11)."""
 
-    Parameters
-    ----------
-    observations : Observations
-        Whitened with their noise.
-    t : int
-        How many there are.
-    nu, noise_var : Schedule
-    noise_std : float
-        The noise of an observation that has no other; ``noise_var`` is meant for it.
-    """
-
-    observations: Observations
-    t: int
+    observations: Observations  # whitened with their noise
+    t: int  # how many there are
     nu: Schedule
     noise_var: Schedule
-    noise_std: float
+    noise_std: float  # of an observation that has no other; ``noise_var`` is meant for it
 
     @classmethod
     def of(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil, exp, inf, isinf, sqrt
+from math import exp, inf, isinf, sqrt
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from metakel.gp.processes import LearnedProcess, LevelAndScale
 from metakel.kernels import KernelDictionary, KernelSum, matern
 from metakel.kernels.nystrom import Eigenfunctions, spread_rows
 from metakel.optimize.outcomes import OutputScale
+from metakel.optimize.replays import conformal_rank
 from metakel.space import Space
 
 ROWS = 300
@@ -32,18 +33,11 @@ SMALLEST_SHARE = 1e-4  # of the largest weight, for functions on which past task
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """Mean and kernel learned from half of the tasks, and the norms that the other half needs.
-
-    Parameters
-    ----------
-    task_gp : LearnedProcess
-    model : LevelAndScale
-    norms : (m',) array, increasing
-    """
+    """Mean and kernel learned from half of the tasks, and the norms that the other half needs."""
 
     task_gp: LearnedProcess
     model: LevelAndScale
-    norms: Array
+    norms: Array  # (m',) increasing
 
     def __post_init__(self) -> None:
         as_numbers("norms", self.norms, (None,))
@@ -55,8 +49,6 @@ class Calibration:
 
     def norm_bound(self, delta: float) -> float:
         """B with P(norm of a new task <= B) >= 1 - delta; inf where there are too few tasks."""
-        if not 0 < delta < 1:
-            raise InputError(f"delta is {delta}; expected a number between 0 and 1")
         rank = conformal_rank(delta, len(self.norms))
         return float(self.norms[rank - 1]) if rank <= len(self.norms) else inf
 
@@ -121,14 +113,6 @@ def needed_norms(task_gp: LearnedProcess, model: LevelAndScale, tasks: History) 
         batch = Batch(X, task.y[rows] - bare.center(X), np.full(len(X), bare.noise_std))
         norms.append(smallest_norm(no_observations(kernel).append(batch).spectrum(), len(X)))
     return np.array(norms)
-
-
-def conformal_rank(delta: float, count: int) -> int:
-    """Which of ``count`` scores, by size, the next one exceeds with probability ``delta`` at most.
-
-    Above ``count`` where there are too few.
-    """
-    return ceil((1 - delta) * (count + 1) - 1e-12)
 
 
 def smallest_norm(spectrum: Spectrum, squared_radius: float) -> float:

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from metakel._arrays import Array
 from metakel.data import Task
-from metakel.gp.averages import mixture_weights
-from metakel.gp.processes import LevelAndScale, PointCache, TaskProcess
+from metakel.gp.averages import MixtureWeights, mixture_weights
+from metakel.gp.factor import Factor
+from metakel.gp.processes import PointCache, TaskProcess
 from metakel.kernels.nystrom import spread_rows
 from metakel.priors.prior import Prior
 
@@ -62,9 +63,8 @@ def imagine(prior: Prior, rng: np.random.Generator) -> Objective:
     """A new task drawn from what was learned of the past ones, given no runs."""
     scale, (processes, start) = prior.model, prior.task_processes
     nothing = [np.zeros(len(scale.scales)) for _ in processes]
-    weights = mixture_weights(nothing, start, scale).weights
-    chosen = int(rng.choice(weights.size, p=weights.ravel()))
-    process, size = processes[chosen // len(scale.scales)], scale.scales[chosen % len(scale.scales)]
+    chosen, size = _drawn(mixture_weights(nothing, start, scale), rng)
+    process = processes[chosen]
     path = _prior_path(process, scale.level_variance, rng)
 
     def draw(Z: Array) -> Array:
@@ -76,28 +76,14 @@ def imagine(prior: Prior, rng: np.random.Generator) -> Objective:
 
 @dataclass(frozen=True, eq=False)
 class Neighbors:
-    """What runs next to one another say of the function between them.
+    """What runs next to one another say of the function between them."""
 
-    Parameters
-    ----------
-    nearest : callable
-        (n, k) numbers of the runs nearest to points (n, d0).
-    values : (r,) array
-        Of the runs.
-    above, below : (r,) arrays
-        How far a function may leave the range of the values around each.
-    noise_std : float
-        An upper bound of the noise: values differ by the function, too.
-    distance : float
-        Usually from a run to the next one, in lengthscales.
-    """
-
-    nearest: Callable[[Array], NDArray[np.intp]]
-    values: Array
-    above: Array
+    nearest: Callable[[Array], NDArray[np.intp]]  # (n, d0) -> (n, k) numbers of the nearest runs
+    values: Array  # (r,) of the runs
+    above: Array  # (r,) how far a function may leave the range of the values around each
     below: Array
-    noise_std: float
-    distance: float
+    noise_std: float  # an upper bound of the noise: values differ by the function, too
+    distance: float  # usually from a run to the next one, in lengthscales
 
     @classmethod
     def of(cls, task: Task, lengthscales: Array) -> Neighbors | None:
@@ -158,19 +144,13 @@ def _posterior_draw(prior: Prior, task: Task, rng: np.random.Generator) -> Objec
     scale, (processes, start) = prior.model, prior.task_processes
     if not scale.expects(float(y.mean())):
         scale = scale.at_other_level(float(y.mean()))
-    factors = [_covariance_factor(process, scale, X) for process in processes]
-    likelihoods = [
-        _log_likelihoods(L, points.mean, y - scale.level, scale) for points, L in factors
-    ]
-    weights = mixture_weights(likelihoods, start, scale).weights
-    chosen = int(rng.choice(weights.size, p=weights.ravel()))
-    grid = len(scale.scales)
-    process, (points, L) = processes[chosen // grid], factors[chosen // grid]
-    size = float(scale.scales[chosen % grid])
+    factor = Factor.of(processes, scale, X[:0]).at_once(X, y)
+    chosen, size = _drawn(mixture_weights(factor.log_likelihoods, start, scale), rng)
+    process, points = processes[chosen], processes[chosen].prepare(X)
     path = _prior_path(process, scale.level_variance, rng)
     noise = np.sqrt(process.noise) * rng.standard_normal(len(y))
     z = (y - scale.level) / size
-    pull = cho_solve((L, True), z - points.mean - INFLATION * (path(points) + noise))
+    pull = cho_solve((factor.L[chosen], True), z - points.mean - INFLATION * (path(points) + noise))
 
     def draw(Z: Array) -> Array:
         at = process.prepare(Z)
@@ -180,25 +160,11 @@ def _posterior_draw(prior: Prior, task: Task, rng: np.random.Generator) -> Objec
     return Objective(draw, size * float(np.sqrt(process.noise)))
 
 
-def _covariance_factor(
-    process: TaskProcess, scale: LevelAndScale, X: Array
-) -> tuple[PointCache, Array]:
-    """The points, and the Cholesky factor of the covariance of their values at scale 1."""
-    points = process.prepare(X)
-    K = process.gram(points, points) + scale.level_variance
-    K[np.diag_indices_from(K)] += process.noise
-    return points, np.asarray(np.linalg.cholesky(K))
-
-
-def _log_likelihoods(L: Array, mean: Array, rest: Array, scale: LevelAndScale) -> Array:
-    """(g,) log density of values that are ``rest`` above the level, one per scale of the grid."""
-    from scipy.linalg import solve_triangular
-
-    white: Array = solve_triangular(L, np.column_stack([rest, mean]), lower=True)
-    wy, wm = white[:, 0], white[:, 1]
-    scales = scale.scales
-    squares = wy @ wy / scales**2 - 2 * (wy @ wm) / scales + wm @ wm
-    return np.asarray(-squares / 2 - len(rest) * np.log(scales) - np.log(np.diag(L)).sum())
+def _drawn(mix: MixtureWeights, rng: np.random.Generator) -> tuple[int, float]:
+    """A process and a scale, by their weights."""
+    chosen = int(rng.choice(mix.weights.size, p=mix.weights.ravel()))
+    process, place = divmod(chosen, mix.weights.shape[1])
+    return process, float(mix.scale.scales[place])
 
 
 def _prior_path(

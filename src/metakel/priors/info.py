@@ -77,20 +77,11 @@ class PriorInfo:
 
 @dataclass(frozen=True, eq=False)
 class FromLibrary:
-    """A process of the library beside that of one's own history.
-
-    Parameters
-    ----------
-    task_gp : LearnedProcess
-    noise_ratio : tuple of float
-        Weights of the noise ratios.
-    weight : float
-        Initial weight among what was learned.
-    """
+    """A process of the library beside that of one's own history."""
 
     task_gp: LearnedProcess
-    noise_ratio: tuple[float, ...]
-    weight: float
+    noise_ratio: tuple[float, ...]  # weights of the noise ratios
+    weight: float  # at first, among what was learned
 
     def __post_init__(self) -> None:
         as_number("weight", self.weight, 0, 1)
@@ -99,16 +90,9 @@ class FromLibrary:
 
 @dataclass(frozen=True, eq=False)
 class Beside:
-    """What stands beside what one's own history taught, until values decide.
+    """What stands beside what one's own history taught, until values decide."""
 
-    Parameters
-    ----------
-    cold_weight : float
-        Initial weight of the cold start.
-    library : FromLibrary or None
-    """
-
-    cold_weight: float = COLD_WEIGHT
+    cold_weight: float = COLD_WEIGHT  # of the cold start, at first
     library: FromLibrary | None = None
 
     def __post_init__(self) -> None:

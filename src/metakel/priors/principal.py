@@ -38,17 +38,10 @@ TOLERANCE = 1e-3
 
 @dataclass(frozen=True, eq=False)
 class Coefficients:
-    """What each task says about its coefficients: ridge estimate and what it leaves open.
+    """What each task says about its coefficients: ridge estimate and what it leaves open."""
 
-    Parameters
-    ----------
-    w : (m, r) array
-    resolved : sequence of (rank, r) arrays
-        A_s with A_s'A_s = I - C_s, C_s the posterior covariance.
-    """
-
-    w: Array
-    resolved: Sequence[Array]
+    w: Array  # (m, r)
+    resolved: Sequence[Array]  # (rank, r) each: A_s'A_s = I - C_s, C_s the posterior covariance
 
 
 @dataclass(frozen=True, eq=False)

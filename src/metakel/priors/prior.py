@@ -181,14 +181,14 @@ class Prior:
         """
         return prior_kernel(self._learned, self.model)
 
-    def mean(self, configurations: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
+    def mean(self, configurations: Any) -> Array:
         """(n,) what a typical task measures there, within the range of the output."""
         X = self.space.encode(configurations)
         common = self._learned.mean(X) if self.helps else np.zeros(len(X))
         values = self.model.level + self.model.scale * common
         return np.clip(self.scale.from_model(values), *self.output_range)
 
-    def success_chance(self, configurations: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
+    def success_chance(self, configurations: Any) -> Array:
         """(n,) chances that a run there gives a value, by the failures of past runs."""
         X = self.space.encode(configurations)
         return np.ones(len(X)) if self.success is None else 1 - self.success.failing(X)
@@ -360,7 +360,7 @@ class Prior:
                 store=partial(self._stored, delta=delta, extrapolate=extrapolate, **options),
                 regret=reason or self._regret,
                 delta=delta,
-                output_range=self._signed_range,
+                output_range=self.scale.range(*self.output_range),
                 best_runs=None if new or choices else self.best_runs,
                 success=None if new or choices else self.success,
                 portfolio=None if new or choices else self.portfolio,
@@ -399,18 +399,13 @@ class Prior:
         """Between which all values lie; infinite where nothing is known of them."""
         return self.info.output_range or (0.0 if self.scale.log else -inf, inf)
 
-    @property
-    def _signed_range(self) -> tuple[float, float]:
-        """Of the output, in the sign to be maximised."""
-        return self.scale.range(*self.output_range)
-
     def norm_bound(self, delta: float = 0.1) -> float:
         """B: a task exchangeable with these needs at most this norm, with probability 1 - delta.
 
         The norm is that of f minus the learned mean in ``calibration.kernel``, for the values at
         as many recorded points as past tasks have. inf where too few tasks were held out.
         """
-        return float("inf") if self.calibration is None else self.calibration.norm_bound(delta)
+        return inf if self.calibration is None else self.calibration.norm_bound(delta)
 
     def confidence(self, *, delta: float = 0.2, noise_std: float | None = None) -> ConfidenceBand:
         """Anytime confidence bands for a new task; see `ConfidenceBand` for what they assume."""

@@ -192,29 +192,16 @@ def with_space(history: History, space: Space | None) -> tuple[History, Space]:
 
 @dataclass(frozen=True, eq=False)
 class StandardizedTasks:
-    """Tasks that vary, with mean 0 and variance 1 each.
+    """Tasks that vary, with mean 0 and variance 1 each."""
 
-    Parameters
-    ----------
-    X : m arrays (n_s, d0)
-    z : m arrays (n_s,)
-    means, spreads : (m,) arrays
-        Level and scale that were taken out.
-    names : m str
-    constant : names of the tasks left out because all their values are equal
-    winsorized : int
-        How many values were raised to the fence.
-    noise : m arrays (n_s,)
-        Variance of the noise of each value over the usual one; none where it was not recorded.
-    """
-
-    X: Sequence[Array]
-    z: Sequence[Array]
-    means: Array
-    spreads: Array
-    names: tuple[str, ...]
-    constant: tuple[str, ...]
-    winsorized: int
+    X: Sequence[Array]  # m arrays (n_s, d0)
+    z: Sequence[Array]  # m arrays (n_s,)
+    means: Array  # (m,) levels that were taken out
+    spreads: Array  # (m,) scales that were taken out
+    names: tuple[str, ...]  # m of them
+    constant: tuple[str, ...]  # tasks left out because all their values are equal
+    winsorized: int  # how many values were raised to the fence
+    # m arrays (n_s,), variance of the noise of each value over the usual one; none if not recorded.
     noise: tuple[Array, ...] = ()
 
     @property

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from metakel._arrays import Array
-from metakel.charts import LEARNED, Axis, SvgChart, card, table
+from metakel.charts import LEARNED, Axis, SvgChart, card, short, table
 from metakel.errors import first_of
 from metakel.gp.processes import LearnedProcess
 from metakel.priors.heldout import NEEDED_LOG_SCORE
@@ -259,7 +259,7 @@ def _common_shape(prior: Prior) -> list[str]:
     if prior.task_gp is None or not prior.info.mean:
         return []
     top = prior.optimizer().peek()
-    where = first_of(tuple(f"{name} = {_short(value)}" for name, value in top.items()))
+    where = first_of(tuple(f"{name} = {short(value, 3)}" for name, value in top.items()))
     if not prior.helps:
         return [f"Tried first: {where}, the middle of the space."]
     if prior.info.tried_first:
@@ -347,7 +347,3 @@ def _findings(prior: Prior) -> list[str]:
             f"{info.winsorized} very bad values were raised to Tukey's fence of their task."
         )
     return [*lines, *(f"Note: {note}" for note in info.notes)]
-
-
-def _short(value: object) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from metakel._arrays import Array, as_number, as_numbers, is_number, positive
+from metakel._arrays import Array, as_number, as_numbers, is_number, positive, probability
 from metakel.confidence.methods import Center, Learned, NormOf
 from metakel.errors import InputError
 from metakel.kernels.sum import KernelFunction, KernelSum
@@ -140,16 +140,9 @@ class Limit:
 
     def sequence_options(self, share: float) -> dict[str, Any]:
         """Arguments of its confidence sequence, which gets ``share`` of delta for deciding."""
-        return {
-            "noise_std": self.noise_std,
-            "norm_bound": self.norm_bound,
-            "center": self.center,
-            "slack": self.slack,
-            "norm_of": self.norm_of,
-            "full": self.full,
-            "delta": share + self.spent,
-            "delta_learning": self.spent,
-        }
+        names = ("noise_std", "norm_bound", "center", "slack", "norm_of", "full")
+        deltas = {"delta": share + self.spent, "delta_learning": self.spent}
+        return {name: getattr(self, name) for name in names} | deltas
 
 
 def refuse_growing(norm_bound: Any) -> None:
@@ -172,8 +165,7 @@ def shares(
     delta = as_number("delta", delta)
     given = {name: limit.delta for name, limit in limits.items() if limit.delta is not None}
     for name, value in given.items():
-        if not (is_number(value) and 0 < value < 1):
-            raise InputError(f"limit {name!r}: delta is {value!r}; expected 0 < delta < 1")
+        probability(f"limit {name!r}: delta", value)
     learning = sum(limit.spent for limit in limits.values())
     left = delta - spent - learning - sum(given.values())
     if not 0 < left < 1:

@@ -80,24 +80,12 @@ class NoSafePoint(NothingToAsk):
 
 @dataclass(frozen=True, eq=False)
 class KeptLimits:
-    """What a search keeps, and from where it begins.
+    """What a search keeps, and from where it begins."""
 
-    Parameters
-    ----------
-    objective : Range
-        Limits of the objective, in the sign to be maximised.
-    others : dict of Range
-        Limits of the other outputs, in the units of their values.
-    start : StartSet or None
-        Points that may be tried before anything is known.
-    delta : float
-        Probability that one of all the bounds fails, or the start set.
-    """
-
-    objective: Range = field(default_factory=Range)
-    others: Mapping[str, Range] = field(default_factory=dict)
-    start: StartSet | None = None
-    delta: float = 1.0
+    objective: Range = field(default_factory=Range)  # in the sign to be maximised
+    others: Mapping[str, Range] = field(default_factory=dict)  # in the units of their values
+    start: StartSet | None = None  # points that may be tried before anything is known
+    delta: float = 1.0  # probability that one of all the bounds fails, or the start set
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)

@@ -27,14 +27,14 @@ from math import inf, log, sqrt
 
 import numpy as np
 
-from metakel._arrays import Array, as_number
+from metakel._arrays import Array, as_number, probability
 from metakel.data import History, Task
 from metakel.errors import InputError
 from metakel.kernels import KernelDictionary, KernelSum
 from metakel.kernels.sum import KernelFunction
 from metakel.learn import learn_kernel
+from metakel.optimize.replays import conformal_rank
 from metakel.priors import PastOutput, PastOutputs
-from metakel.priors.confidence import conformal_rank
 from metakel.safe.limits import OBJECTIVE, PastFunction, PastScore, Range, SafeStart
 from metakel.search import Domain
 
@@ -130,9 +130,8 @@ def safe_start(
     outputs |= dict(limits or {})
     if not any(output.range.bounded for output in outputs.values()):
         raise InputError("there is no limit; expected at_least, at_most or limits")
-    for name, value in (("delta", delta), ("delta_records", delta_records)):
-        if not 0 < as_number(name, value) < 1:
-            raise InputError(f"{name} is {value!r}; expected a number between 0 and 1")
+    probability("delta", delta)
+    probability("delta_records", delta_records)
     m = len(history.tasks)
     first = round(as_number("teach", teach, 0, 1) * m)
     if not 1 <= first < m or any(len(o.history.tasks) != m for o in outputs.values()):

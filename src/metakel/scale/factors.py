@@ -34,29 +34,15 @@ STEP = 8  # rows of small tasks are padded to a multiple of this by zeros, which
 
 @dataclass(frozen=True, eq=False)
 class FactorFile:
-    """Factors of some tasks, and their sums at weight zero.
+    """Factors of some tasks, and their sums at weight zero."""
 
-    Parameters
-    ----------
-    path : str
-        An array (k, d + 1, rows).
-    tasks, sizes : (k,) arrays
-        Places of the tasks in the history, and how many observations they had.
-    dims : p numbers
-        Features of each base kernel.
-    energy : float
-        Sum of squares of the values.
-    traces, scores : (p,) arrays
-        Sums over tasks of the traces of the Gram matrices, and of the squared norms of Phi_j'y.
-    """
-
-    path: str
-    tasks: Index
-    sizes: Index
-    dims: tuple[int, ...]
-    energy: float
-    traces: Array
-    scores: Array
+    path: str  # of an array (k, d + 1, rows)
+    tasks: Index  # (k,) places of the tasks in the history
+    sizes: Index  # (k,) how many observations they had
+    dims: tuple[int, ...]  # (p,) features of each base kernel
+    energy: float  # sum of squares of the values
+    traces: Array  # (p,) sums over tasks of the traces of the Gram matrices
+    scores: Array  # (p,) sums over tasks of the squared norms of Phi_j'y
 
     def batch(self) -> TaskBatch:
         """The tasks, of which only what is used is read into memory."""
@@ -154,24 +140,12 @@ def run(function: Callable[[Item], Answer], items: Sequence[Item], client: Any) 
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """Weights at which sums are asked for.
+    """Weights at which sums are asked for."""
 
-    Parameters
-    ----------
-    total : int
-        N, the observations of all tasks.
-    work : (q,) array
-        Groups of the working set.
-    active : (a,) array
-        Places in ``work`` of the groups with positive weight.
-    x : (a,) array
-        Their weights eta / lambda.
-    """
-
-    total: int
-    work: Index
-    active: Index
-    x: Array
+    total: int  # N, the observations of all tasks
+    work: Index  # (q,) groups of the working set
+    active: Index  # (a,) places in ``work`` of the groups with positive weight
+    x: Array  # (a,) their weights eta / lambda
 
     def evaluator(self, file: FactorFile) -> FeatureEvaluator:
         """The ordinary evaluator of the tasks of one file, at this point."""

@@ -485,6 +485,17 @@ class SearchSpace(Domain):
         return f"space[{', '.join(axis.own.name for axis in self._free)}]"
 
 
+def as_domain(domain: Any) -> Domain:
+    """A domain, or that of a space of named parameters."""
+    if isinstance(domain, Space):
+        return SearchSpace(domain, domain)
+    if not isinstance(domain, Domain):
+        raise InputError(
+            f"domain is a {type(domain).__name__}; use mk.box, mk.grid or mk.candidates, or a Space"
+        )
+    return domain
+
+
 def _some(n: int) -> NDArray[np.intp]:
     """Rows of n: all, or half of `LOOKED_AT` evenly spaced and the last, the best ones."""
     if n <= LOOKED_AT:
