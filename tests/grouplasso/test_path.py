@@ -89,21 +89,6 @@ def test_lambdas_come_in_any_order_and_repeat():
         assert data.kkt(solution.beta, lam) <= 1e-4
 
 
-def test_a_path_is_a_sequence_with_its_numbers_as_arrays():
-    found = path(few_columns().problem(), count=12, tol=1e-10)
-    assert len(found) == len(list(found)) == 12
-    for i, solution in enumerate(found):
-        assert found[i - 12] is solution
-        assert_allclose(found.lam[i], solution.lam)
-        assert_allclose(found.eta[i], solution.eta)
-        for name in ("objective", "gap", "kkt", "iterations", "converged"):
-            assert getattr(found, name)[i] == getattr(solution, name)
-    assert list(found[2:4]) == [found[2], found[3]]
-    with pytest.raises(IndexError):
-        _ = found[12]
-    assert f"12 lambdas, 0 to {found[-1].active.size} of 9 groups" in repr(found)
-
-
 def test_nothing_is_selected_above_lambda_max():
     problem = few_columns().problem()
     for solution in path(problem, lambda_max(problem) * np.geomspace(50, 1.0001, 12), tol=0.0):

@@ -96,7 +96,8 @@ def test_learning_updates_and_paths_are_those_of_memory(rng, tmp_path):
     assert both.report() != ""
     unknown = mk.learn_kernel(scan([tmp_path / "old", tmp_path / "new"], LEGENDRE))
     assert_allclose(unknown.noise_std, mk.learn_kernel(tasks, LEGENDRE).noise_std, rtol=1e-9)
-    etas = [path(problem, count=5, tol=1e-12).eta for problem in (both.problem, whole.problem)]
+    paths = [path(problem, count=5, tol=1e-12) for problem in (both.problem, whole.problem)]
+    etas = [[solution.eta for solution in solutions] for solutions in paths]
     assert_allclose(etas[0], etas[1], atol=1e-7)
     assert both.ladder()[-1].active.size == LEGENDRE.p
     for call, message in (

@@ -10,89 +10,25 @@ residuals of that same solution. So we search for the fixed point sigma, with on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from math import exp, log, sqrt
-from typing import overload
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from metakel._arrays import Array
 from metakel.errors import InputError, ShapeError
-from metakel.grouplasso.problem import Index, Problem
+from metakel.grouplasso.problem import Problem
 from metakel.grouplasso.solve import (
     Progress,
     Solution,
     as_numbers,
     as_strengths,
     check_problem,
-    check_tolerance,
     evaluator_of,
     lambda_max,
     solve_with,
 )
-
-
-@dataclass(frozen=True, eq=False)
-class Path(Sequence[Solution]):
-    """A sequence of one `Solution` per lambda, and their values as arrays."""
-
-    solutions: tuple[Solution, ...]
-
-    @property
-    def lam(self) -> Array:
-        """(L, p) lambdas."""
-        return np.array([solution.lam for solution in self])
-
-    @property
-    def eta(self) -> Array:
-        """(L, p) norms of the groups."""
-        return np.array([solution.eta for solution in self])
-
-    @property
-    def objective(self) -> Array:
-        """(L,) values of Eq. 8."""
-        return np.array([solution.objective for solution in self])
-
-    @property
-    def gap(self) -> Array:
-        """(L,) relative duality gaps."""
-        return np.array([solution.gap for solution in self])
-
-    @property
-    def kkt(self) -> Array:
-        """(L,) largest violations of the optimality conditions."""
-        return np.array([solution.kkt for solution in self])
-
-    @property
-    def iterations(self) -> Index:
-        """(L,) numbers of Newton steps."""
-        return np.array([solution.iterations for solution in self], np.intp)
-
-    @property
-    def converged(self) -> NDArray[np.bool]:
-        """(L,) whether the gap reached the tolerance."""
-        return np.array([solution.converged for solution in self], np.bool)
-
-    def __len__(self) -> int:
-        return len(self.solutions)
-
-    @overload
-    def __getitem__(self, i: int) -> Solution: ...
-
-    @overload
-    def __getitem__(self, i: slice) -> Path: ...
-
-    def __getitem__(self, i: int | slice) -> Solution | Path:
-        return Path(self.solutions[i]) if isinstance(i, slice) else self.solutions[i]
-
-    def __repr__(self) -> str:
-        active = [solution.active.size for solution in self]
-        return (
-            f"Path({len(self)} lambdas, {min(active)} to {max(active)} of {self[0].eta.size} "
-            f"groups, worst gap {self.gap.max():.1e})"
-        )
 
 
 def path(
@@ -105,7 +41,7 @@ def path(
     tol: float = 1e-8,
     max_iterations: int = 1000,
     progress: Progress | None = None,
-) -> Path:
+) -> tuple[Solution, ...]:
     """Solve the group lasso (Eq. 8) for a sequence of lambdas, each started from those before.
 
     Parameters
@@ -126,7 +62,6 @@ def path(
         Called after the i-th solution with its relative gap.
     """
     check_problem(problem)
-    check_tolerance(tol)
     shape = np.ones(problem.p) if weights is None else as_strengths(weights, problem.p)
     values = _grid(problem, shape, count, ratio) if lams is None else _given(lams)
     evaluator, found = evaluator_of(problem), list[Solution]()
@@ -138,7 +73,7 @@ def path(
         found.append(solution)
         if progress is not None:
             progress(i, solution.gap)
-    return Path(tuple(found))
+    return tuple(found)
 
 
 def _grid(problem: Problem, shape: Array, count: int, ratio: float) -> Array:

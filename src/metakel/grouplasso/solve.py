@@ -161,11 +161,16 @@ def lambda_max(problem: Problem, weights: ArrayLike | None = None) -> float:
     """Smallest lambda at which every coefficient is zero: max_j (2/N) ||(Phi'y)^(j)|| / w_j."""
     check_problem(problem)
     scores = problem.group_scores()
-    if not np.isfinite(scores).all():
-        j = int(np.flatnonzero(~np.isfinite(scores))[0])
-        raise InputError(f"the features of group {j} hold nan or infinite numbers")
+    _check_scores(scores)
     norms = 2 / problem.total * np.sqrt(scores)
     return float(np.max(norms if weights is None else norms / np.asarray(weights)))
+
+
+def _check_scores(scores: Array) -> None:
+    """Features may be large: their first products are checked instead."""
+    wrong = np.flatnonzero(~np.isfinite(scores))
+    if wrong.size:
+        raise InputError(f"the features of group {wrong[0]} hold nan or infinite numbers")
 
 
 def evaluator_of(problem: Problem) -> Evaluator:
@@ -202,11 +207,6 @@ def as_numbers(lam: ArrayLike | None, name: str) -> Array:
     )
 
 
-def check_tolerance(tol: float) -> None:
-    if not tol >= 0:
-        raise InputError(f"tol is {tol}; expected a number >= 0")
-
-
 def _as_weights(start: ArrayLike, p: int) -> Array:
     values = np.asarray(start, np.float64)
     if values.shape != (p,):
@@ -232,7 +232,8 @@ def solve_with(
     ``aim`` is a smaller gap than ``tol`` to aim for. Not reaching it is no failure, because
     rounding may prevent it.
     """
-    check_tolerance(tol)
+    if not tol >= 0:
+        raise InputError(f"tol is {tol}; expected a number >= 0")
     end = optimize(
         evaluator, lam, x, tol=min(tol, aim), max_iterations=max_iterations, progress=progress
     )
@@ -304,9 +305,7 @@ def optimize(
         now = minimize(evaluator, now, tol=0.3 * target, max_iterations=max_iterations)
         state, steps = now.x, now.iterations
     end = _certify(evaluator, lam, steps)
-    if not np.isfinite(end.residual.scores).all():
-        j = int(np.flatnonzero(~np.isfinite(end.residual.scores))[0])
-        raise InputError(f"the features of group {j} hold nan or infinite numbers")
+    _check_scores(end.residual.scores)
     first = True
     for round_ in range(ROUNDS):
         if end.gap <= target or end.iterations >= max_iterations:

@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from metakel._arrays import Array
+from metakel._arrays import TINY, Array, as_number, probability
 from metakel.errors import InputError, ShapeError, first_of
 from metakel.grouplasso import Problem, path
 from metakel.grouplasso.problem import columns_of
@@ -92,7 +92,9 @@ def chi_square_screening(
     """
     from scipy.special import chdtrc
 
-    _check_levels(noise_std, delta=delta, beta=beta)
+    as_number("noise_std", noise_std, TINY)
+    probability("delta", delta)
+    probability("beta", beta)
     statistic = _increase_of_all(Phi, y, groups) / noise_std**2
     m, p = len(Phi), len(groups)
     dims = [group.stop - group.start for group in groups]
@@ -164,14 +166,6 @@ def _increases(R: Array, rotated: Array, groups: Sequence[slice]) -> Array:
         basis = np.linalg.qr(inverse[:, group].transpose(0, 2, 1))[0]  # (k, d, d_j)
         increase[:, j] = ((rotated[:, None] @ basis) ** 2).sum(axis=(1, 2))
     return increase
-
-
-def _check_levels(noise_std: float, **levels: float) -> None:
-    if not noise_std > 0:
-        raise InputError(f"noise_std is {noise_std}; expected a number > 0")
-    for name, level in levels.items():
-        if not 0 < level < 1:
-            raise InputError(f"{name} is {level}; expected a probability between 0 and 1")
 
 
 def hidden_sizes(problem: Problem, lam: Array, active: NDArray[np.intp]) -> tuple[Array, Array]:
@@ -341,7 +335,8 @@ def ladder_of(
     """
     scales = np.geomspace(1.0, SMALLEST, STEPS)
     found = path(problem, scales, weights=np.where(lam > 0, lam, lam.max()), tol=TOLERANCE)
-    entered = np.maximum.accumulate(found.eta > 0, axis=0) | np.isin(np.arange(base.p), selected)
+    eta = np.array([solution.eta for solution in found])
+    entered = np.maximum.accumulate(eta > 0, axis=0) | np.isin(np.arange(base.p), selected)
     sizes = entered.sum(axis=1)
     first = max(len(selected), 1)
     wanted = first * (base.p / first) ** (np.arange(1, rungs + 1) / rungs)
