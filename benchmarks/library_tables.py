@@ -24,8 +24,8 @@ import numpy as np
 
 from benchmarks.docs import markdown, update_section
 from library import build
-from metakel.library._cards import list_cards
 from metakel.library._entries import ENTRIES
+from metakel.library._priors import list_cards
 
 PARTS, TRIALS, SHOWN, DRAWS = 4, 10, (1, 2, 3, 5, 10), 20
 

@@ -10,7 +10,7 @@ import pytest
 
 from metakel import History, learn_prior
 from metakel.errors import InputError
-from metakel.space.text import quantity
+from metakel.space.configurations import quantity
 
 
 def rows(tasks: int = 8, runs: int = 8) -> list[dict[str, object]]:

@@ -1,4 +1,4 @@
-"""The table of commands is the commands, and reading it is quick."""
+"""The table of commands is read quickly, and what others wrote is shown and never obeyed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from metakel.cli.console import PANELS, SUMMARIES, load
+from metakel.cli.console import PANELS, SUMMARIES, load, printable
 
 START = "import sys; sys.argv[0] = 'metakel'; from metakel.cli import main; "
 
@@ -81,3 +81,37 @@ def test_every_option_that_a_page_shows_exists():
             said = re.findall(r"(?<!\S)--[a-z][a-z-]+", re.split(r"\s--\s|#", found[2])[0])
             wrong += [f"{page.name}: {found[1]} {o}" for o in said if o not in {*known, "--help"}]
     assert not wrong, wrong
+
+
+TITLE = "\x1b]0;owned\x07"
+FAILING = f"import sys; sys.exit({TITLE!r} + 'no memory')"
+
+
+@pytest.mark.parametrize("text", ["plain", "é ± μ 漢字 …", "two\nlines\twith a tab", ""])
+def test_what_people_write_is_printed_as_it_is(text):
+    assert printable(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (TITLE, r"\x1b]0;owned\x07"),
+        ("a\rb", r"a\rb"),
+        ("\x9b31m", r"\x9b31m"),
+        ("\u202egpj.exe", r"\u202egpj.exe"),
+        ("\ud800", r"\ud800"),
+    ],
+)
+def test_control_characters_are_spelled(text, shown):
+    assert printable(text) == shown
+
+
+def test_the_message_of_a_command_does_not_reach_the_terminal_raw(metakel, prior):
+    words = ("--budget", 2, "--journal", "j", "--give-up", 1)
+    result = metakel("tune", prior, *words, "--", sys.executable, "-c", FAILING, "{n=layers}")
+    assert "no memory" in result.out + result.err
+    status = metakel("status", "j")
+    assert "no memory" in status.out
+    for text in (result.out, result.err, status.out):
+        assert "\x1b" not in text
+        assert "\x07" not in text

@@ -25,9 +25,9 @@ from metakel.data import History
 from metakel.integrations.optuna import MetaKelSampler
 from metakel.integrations.optuna.record import (
     EXPECTED,
+    chosen,
     finished_trials,
 )
-from metakel.integrations.optuna.search_space import chosen
 from metakel.integrations.optuna.study_replay import StudyReplay
 
 HERE = Path(__file__).parent

@@ -23,7 +23,7 @@ from optuna_helpers import learned, past_studies
 from optuna_worker import smooth
 from sqlalchemy import event
 
-from metakel.integrations.optuna import MetaKelSampler, record, search_space, shared
+from metakel.integrations.optuna import MetaKelSampler, record, sources
 
 UNIT = FloatDistribution(-1.0, 1.0)
 SPACE = {"x": UNIT, "y": UNIT}
@@ -126,14 +126,14 @@ def sqlite(folder):
 @pytest.fixture
 def lessons(monkeypatch):
     """How often something was learned; it is worth to be shared, however fast that was."""
-    found, learn = [], search_space.learn_prior
+    found, learn = [], sources.learn_prior
 
     def counted(history, **options):
         found.append(history)
         return learn(history, **options)
 
-    monkeypatch.setattr(search_space, "learn_prior", counted)
-    monkeypatch.setattr(shared, "WORTH", 0.0)
+    monkeypatch.setattr(sources, "learn_prior", counted)
+    monkeypatch.setattr(sources, "WORTH", 0.0)
     return found
 
 
@@ -162,13 +162,13 @@ def test_one_worker_learns_for_all(tmp_path, lessons):
 def test_a_worker_learns_by_itself_where_nothing_fits(tmp_path, lessons, monkeypatch, how):
     past, storage = past_studies(SPACE, m=6, n=20), sqlite(tmp_path)
     if how == "too large":
-        monkeypatch.setattr(shared, "MOST_PARTS", 1)
+        monkeypatch.setattr(sources, "MOST_PARTS", 1)
     if how == "fast":
-        monkeypatch.setattr(shared, "WORTH", 1e9)
+        monkeypatch.setattr(sources, "WORTH", 1e9)
     first = worker(storage, past)
     smooth(first.ask())
     if how == "damaged":
-        storage.set_study_system_attr(first._study_id, f"{shared.KEY}:0", "x")
+        storage.set_study_system_attr(first._study_id, f"{sources.KEY}:0", "x")
     second = worker(storage, past[:-1] if how == "other past" else past)
     smooth(second.ask())
     assert len(lessons) == 2
@@ -186,7 +186,7 @@ def test_a_worker_waits_for_the_one_that_learns_but_not_for_ever(tmp_path, lesso
         if len(looked) == 3:
             monkeypatch.setattr(record, "UNANNOUNCED", timedelta(0))
 
-    monkeypatch.setattr(shared.time, "sleep", sleep)
+    monkeypatch.setattr(sources.time, "sleep", sleep)
     smooth(study.ask())
     assert len(looked) == 3
     assert len(lessons) == 1

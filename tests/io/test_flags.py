@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from metakel.cli.outputs import assignments
+from metakel.cli.options import assignments
 from metakel.data import History
 from metakel.errors import InputError
 from metakel.space import Categorical, Fixed, Space

@@ -12,7 +12,7 @@ import pytest
 
 from metakel.data import History
 from metakel.errors import InputError
-from metakel.io import csv_columns, excel_columns, parquet_columns
+from metakel.io import csv_columns, excel_columns, read_parquet
 from metakel.scale import scan
 
 WANTED = {"task": "task", "output": "y"}
@@ -66,7 +66,7 @@ def test_a_parquet_file_of_a_billion_equal_rows_is_refused(tmp_path):
     rows = pa.table({name: np.zeros(10**7) for name in ("task", "x", "y")})
     pq.write_table(rows, tmp_path / "bomb.parquet", compression="zstd")
     with pytest.raises(InputError, match="unpacks to more than"):
-        parquet_columns(tmp_path / "bomb.parquet")
+        read_parquet(tmp_path / "bomb.parquet", task="task", output="y")
     with pytest.raises(InputError, match="unpacks to more than"):
         scan(tmp_path / "bomb.parquet")
 

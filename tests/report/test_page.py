@@ -23,14 +23,14 @@ from metakel import History, Prior, learn_prior
 from metakel.charts import number, short
 from metakel.optimize import Certificate
 from metakel.priors.info import random_regret
+from metakel.priors.summary import promise
 from metakel.report import (
     RunReplay,
     replay_journal,
     replay_run,
     write_report,
 )
-from metakel.report.configurations import as_csv
-from metakel.report.run import promise
+from metakel.report.trials import as_csv
 from metakel.tuner import Tuner
 
 EVIL = "<script>document.title = 'owned'</script>\"'&"

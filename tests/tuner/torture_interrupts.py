@@ -23,8 +23,7 @@ from tuning_history import measure, small_prior
 
 from metakel import MetaKelError
 from metakel.tuner import Store, Tuner, lock
-from metakel.tuner.cuts import count_file
-from metakel.tuner.journal import used_by_this_thread
+from metakel.tuner.journal import count_file, used_by_this_thread
 
 X = {"rate": 0.01, "depth": 6, "kind": "adam"}
 FILES = [f"{name}.py" for name in ("journal", "store", "tuner", "lock", "events", "contextlib")]

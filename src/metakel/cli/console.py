@@ -63,6 +63,11 @@ SUMMARIES = {
     "demo": "Learn from the bundled history, and tune unseen tasks.",
     "paper": "The figures of the paper, in a clone of the repository.",
 }
+# The modules of commands that have none of their own name.
+MODULES = {
+    "look": "learn", "report": "show", "demo": "show", "paper": "show",
+    "tell": "journals", "status": "journals",
+}  # fmt: skip
 # Where options stand in the help of the commands that have many, and the words for their values;
 # options of promises that stand in a file of their own bring both along.
 PANELS = {
@@ -110,7 +115,7 @@ def root_command() -> typer.Typer:
 
 def load(name: str) -> Any:
     """The command of this name, with its options, for the machinery below typer."""
-    module = import_module(f"metakel.cli.{name}")
+    module = import_module(f"metakel.cli.{MODULES.get(name, name)}")
     if name == "paper":
         return typer.main.get_command(module.paper_commands())
     options: dict[str, Any] = {}

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from math import nan
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import typer
@@ -21,8 +21,6 @@ from metakel.io import (
     csv_columns,
     excel_columns,
     join_tables,
-    jsonl_columns,
-    parquet_columns,
     propose,
     read_csv,
     read_excel,
@@ -31,14 +29,13 @@ from metakel.io import (
     read_sheets,
     renamed,
 )
-from metakel.io.exports import without_prefixes
 from metakel.io.optuna import Studies
+from metakel.io.schema import without_prefixes
 from metakel.io.stopped import Ends, TaskCurves, expected_ends
 from metakel.optimize.record import Record
 from metakel.space import Space
 from metakel.tuner import Store
 
-TaskColumn = Annotated[str, typer.Option(help="Column that names the past task.")]
 ENDINGS = (".jsonl", ".journal")
 
 
@@ -70,12 +67,12 @@ def table_columns(
     """
     if is_workbook(path):
         found = excel_columns(path, sheet=sheet, having=having, signed=signed)
-    elif is_jsonl(path):
-        found = jsonl_columns(path)
+    elif is_jsonl(path) or is_parquet(path):
+        read = read_jsonl if is_jsonl(path) else read_parquet
+        table = read(path, task="", output="")
+        found = {name: column.tolist() for name, column in table.columns.items()}
     else:
-        found = (
-            parquet_columns(path) if is_parquet(path) else csv_columns(path, delimiter=delimiter)
-        )
+        found = csv_columns(path, delimiter=delimiter)
     return without_prefixes(found, having)[0]
 
 

@@ -1,9 +1,13 @@
-"""``metakel learn``: a prior from past runs."""
+"""``metakel learn``: a prior from past runs; ``metakel look``: what their table is taken for."""
 
 from __future__ import annotations
 
+import re
+import shlex
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
+from math import exp
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,15 +15,100 @@ import typer
 
 from metakel._files import writing
 from metakel.cli.console import Json, at_terminal, emit, note, refuse_overwriting, say
-from metakel.cli.history import HistoryOptions, TaskColumn, with_journals
-from metakel.cli.outputs import Rename, Sheets, read_named_numbers
+from metakel.cli.history import HistoryOptions, with_journals
+from metakel.cli.options import Rename, Sheets, TaskColumn, read_named_numbers
 from metakel.cli.safe import AlsoRecorded, Noise
-from metakel.cli.show import described, in_short
 from metakel.curves import CurveModel
 from metakel.data import History
-from metakel.errors import InputError
-from metakel.io import Roles
+from metakel.errors import InputError, typed_list
+from metakel.io import Roles, Schema
 from metakel.priors import Prior, learn_outputs, learn_prior
+from metakel.priors.summary import trust
+from metakel.space.configurations import is_numeric
+
+SHOWN, NOTES = 8, 3  # parameters and notes in a short summary
+QUESTION = re.compile(r"\?$|[:;] if ")  # notes that somebody has to answer
+MOST = 9  # of a log score that is shown as a factor
+WIDTH = 80  # of the choices of one parameter in it
+
+
+def look(
+    history: Annotated[list[str], typer.Argument(help="Past runs: .csv(.gz), .xlsx, .parquet.")],
+    task: TaskColumn = "",
+    output: Annotated[str, typer.Option(help="Column with the measured value.")] = "",
+    minimize: Annotated[
+        bool | None,
+        typer.Option("--minimize/--maximize", help="Whether smaller is better."),
+    ] = None,
+    exclude: Annotated[
+        list[str] | None, typer.Option(help="A column that is no parameter, or several (a,b).")
+    ] = None,
+    delimiter: Annotated[
+        str | None,
+        typer.Option(help="Separates cells, such as ';' or tab. [default: the header decides]"),
+    ] = None,
+    sheet: Sheets = None,
+    rename: Rename = None,
+    json: Json = False,
+) -> None:
+    """Look at a table, and print the options of `learn` that fit it.
+
+    The parameters that are found in it are listed first.
+
+    With --json: command, parameters (name and description of each), notes and doubtful, the
+    columns that may be parameters after all, each with what speaks against it.
+    """
+    options = HistoryOptions(
+        history, Roles(task, output), minimize=minimize, exclude=exclude or (), delimiter=delimiter,
+        sheets=sheet, rename=rename,
+    )  # fmt: skip
+    options.check()
+    schema = options.propose()
+    assert schema.space is not None
+    command = shlex.join(
+        ["metakel", "learn", *history, *_as_options(schema, delimiter, sheet, rename)]
+    )
+    if json:
+        found = {p.name: p.describe() for p in schema.space.parameters}
+        emit(
+            {
+                "command": command,
+                "parameters": found,
+                "notes": list(schema.notes),
+                "doubtful": dict(schema.doubtful),
+            }
+        )
+        return
+    say("parameters")
+    say(str(schema.space))
+    say("the same, said by options:")
+    say(f"  {command}")
+    for text in schema.notes:
+        note(f"note: {text}")
+
+
+def _as_options(
+    schema: Schema,
+    delimiter: str | None,
+    sheets: Sequence[str] | None,
+    rename: Sequence[str] | None,
+) -> list[str]:
+    """The schema in the words of `metakel learn`."""
+    assert schema.space is not None
+    words = ["--task", schema.roles.task, "--output", schema.roles.output]
+    words.append("--minimize" if schema.minimize else "--maximize")
+    names = tuple(schema.inputs or ())
+    words += ["--input", ",".join(names)] if typed_list(names) else []
+    for p in schema.space.parameters:
+        if getattr(p, "log", False):
+            words += ["--log", p.name]
+        if len(p.choices) > 1 and all(map(is_numeric, p.choices)):
+            words += ["--category", p.name]
+    words += [word for total in schema.space.sums for word in ("--sum", str(total))]
+    words += [word for name in sheets or () for word in ("--sheet", name)]
+    words += [word for text in rename or () for word in ("--rename", text)]
+    said = {"--status": schema.roles.status, "--delimiter": delimiter}
+    return [*words, *(word for name, v in said.items() if v is not None for word in (name, v))]
 
 
 def learn(
@@ -212,3 +301,62 @@ def _ask_about(past: History) -> list[str]:
         for name, why in past.report.doubtful.items()
         if typer.confirm(f"{name} {why}. Is it a parameter?", err=True)
     ]
+
+
+# What was learned, in words
+
+
+def in_short(prior: Prior) -> list[str]:
+    """What a practitioner acts on, in at most nine lines; the rest is in `show -v`."""
+    space = prior.space
+    when = {c.name: f", only {c.describe()}" for c in space.conditions}
+    shown = [f"{n} ({_briefly(space[n].describe())}{when.get(n, '')})" for n in space.free[:SHOWN]]
+    more = f" and {len(space.free) - SHOWN} more" if len(space.free) > SHOWN else ""
+    lines = [f"parameters: {', '.join(shown)}{more}"]
+    lines += [f"always {total}" for total in space.sums[:2]]
+    _, better, used = ("", "", *trust(prior))[-3:]
+    lines += [text for text in (used, better and f"{better} {_how_much(prior)}") if text]
+    if prior.task_gp is not None:
+        lines.append(f"tried first: {space.show(prior.optimizer().ask())}")
+    notes = sorted(
+        prior.info.notes,
+        key=lambda text: (not QUESTION.search(text), not text.startswith("left out")),
+    )
+    lines += [f"note: {text}" for text in notes[:NOTES]]
+    hidden = len(notes) - NOTES
+    if hidden > 0:
+        lines.append(f"{hidden} more note{'s' * (hidden > 1)} and all numbers: metakel show -v")
+    return lines
+
+
+def _how_much(prior: Prior) -> str:
+    """What the history is worth, on the task in the middle of those that were held out."""
+    times = exp(min(prior.heldout.log_score, MOST))
+    return f"Held-out values are typically {times:.2g} times as likely as without what was learned."
+
+
+def _briefly(choices: str) -> str:
+    """The first of many choices."""
+    return choices if len(choices) <= WIDTH else choices[:WIDTH].rpartition(", ")[0] + ", ..."
+
+
+def described(prior: Prior) -> dict[str, Any]:
+    """A prior as JSON."""
+    held = prior.heldout
+    explained = None if prior.task_gp is None else prior.explain()
+    return {
+        "output": prior.info.output,
+        "minimize": prior.info.minimize,
+        "tasks": list(prior.info.tasks),
+        "runs": prior.info.runs,
+        "used": prior.helps,
+        "held_out_gain": held.log_score,
+        "held_out_tasks": int(held.tasks.size),
+        "better_than_cold": held.better_than_cold,
+        "outliers": list(prior.outliers),
+        "notes": list(prior.info.notes),
+        "parameters": [p.to_dict() for p in prior.space.parameters],
+        "sums": list(map(str, prior.space.sums)),
+        "common": None if explained is None else explained.common,
+        "differences": None if explained is None else explained.differences,
+    }

@@ -1,80 +1,18 @@
-"""Text as values and outputs: what people type, and what a command prints as its result."""
+"""What a program prints: its result, and values at steps while it runs."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from math import isfinite
-from typing import Annotated, Any
-
-import typer
+from typing import IO, Any
 
 from metakel._arrays import is_number
-from metakel.confidence import Alarm
+from metakel.curves import Curve, Decision, from_one
 from metakel.errors import InputError
-from metakel.optimize.model import NothingToAsk
-from metakel.space import Parameter, Space
-from metakel.space.text import quantity
-from metakel.tuner import Tuner
-
-
-def assignments(space: Space, texts: Sequence[str]) -> dict[str, Any]:
-    """Parameters from ``name=value``."""
-    return {name: space.parse(name, value) for name, value in map(partial(_said, space), texts)}
-
-
-def _said(space: Space, text: str) -> tuple[str, str]:
-    """The name and the value of ``name=value``."""
-    # Names may hold "=" themselves, so the longest name that fits is meant.
-    names = [name for name in space.names if text.startswith(f"{name}=")]
-    if not names:
-        known = ", ".join(space.names)
-        raise InputError(f"found {text!r}; expected name=value with a name among {known}")
-    name = max(names, key=len)
-    return name, text[len(name) + 1 :]
-
-
-_RANGE = re.compile(r"(.+?)=\s*(.+?)\s*\.\.\s*(.+?)\s*").fullmatch
-
-
-def read_space(
-    space: Space,
-    ranges: Sequence[str] | None,
-    exclude: Sequence[str] | None,
-    sums: Sequence[str] | None,
-) -> Space | None:
-    """The space within ``name=low..high``, without ``name=value`` and with sums.
-
-    None where none is said.
-    """
-    if not ranges and not exclude and not sums:
-        return None
-    narrowed: dict[str, tuple[float, float]] = {}
-    for text in ranges or ():
-        parts = _RANGE(text)
-        low, high = (quantity(parts[2]), quantity(parts[3])) if parts else (None, None)
-        if parts is None or low is None or high is None:
-            raise InputError(f"--range {text!r}; expected name=low..high, as in rate=0.001..0.1")
-        narrowed[parts[1]] = low, high
-    gone: dict[str, list[Any]] = {}
-    for name, value in map(partial(_said, space), exclude or ()):
-        gone.setdefault(name, []).extend(_choices_meant(space[name], value))
-    return space.restricted(narrowed, gone, sums or ())
-
-
-def _choices_meant(parameter: Parameter, said: str) -> list[Any]:
-    """The choices that a text names: one, several with commas, or numbers ``low..high``."""
-    known, ends = parameter.choices, said.split("..")
-    if not known or parameter.parse(said) in known:
-        return [said]
-    low, high = map(quantity, ends) if len(ends) == 2 else (None, None)
-    if low is not None and high is not None:
-        return [v for v in known if is_number(v) and low <= v <= high] or [said]
-    return [parameter.parse(part.strip()) for part in said.split(",")]
-
 
 # A number that stands alone or after its name, as in "0.93", "auc: 0.93" or "epoch 3, loss 0.2".
 # After another number, as in 14:05:33, "1 234.5" or "- 0.5", it may be a part of something else.
@@ -169,52 +107,61 @@ def _chosen(
     return RunResult(value, "", measured)
 
 
-Sheets = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--sheet",
-        help="Sheet of a workbook, or several, each a task where no column names it; '*' for all "
-        "with the output. [default: the first with a table]",
-    ),
-]
-Rename = Annotated[
-    list[str] | None,
-    typer.Option(help="old=new: another name of a column, where tables differ in it."),
-]
-Sheet = Annotated[
-    str | None, typer.Option(help="Sheet of a workbook. [default: the first with a table]")
-]
-Delta = Annotated[
-    float | None,
-    typer.Option(
-        help="Probability with which what is promised may fail, as the certificate. "
-        "[default: 0.2, with --limit 0.1]"
-    ),
-]
-AcceptAlarm = Annotated[
-    bool,
-    typer.Option("--accept-alarm", help="Go on after an alarm that has stopped the run."),
-]
+# While the program runs
 
 
-def read_named_numbers(texts: Sequence[str] | None, option: str) -> dict[str, float]:
-    """Numbers from ``name=value``."""
-    found = {}
-    for text in texts or ():
-        name, equals, value = text.rpartition("=")
-        number = quantity(value) if equals else None
-        if number is None:
-            raise InputError(f"{option} {text!r}; expected name=number")
-        found[name] = number
-    return found
+class Stopped(Exception):
+    """A program was ended early, by its curve."""
 
 
-def why_stopped(tuner: Tuner, error: Alarm | NothingToAsk) -> str:
-    """Why nothing is asked for, in the words of the command line."""
-    if isinstance(error, NothingToAsk):
-        return error.as_typed()
-    reason = tuner.alarm.reason if tuner.alarm is not None else str(error)
-    return (
-        f"alarm: {reason}. Nothing is promised of untried configurations now. Find out why; "
-        "--accept-alarm goes on with wider bounds"
-    )
+class Steps:
+    """Values at steps, read from the output of a program while it runs.
+
+    Parameters
+    ----------
+    pattern : re.Pattern
+        With the groups step and value; see `step_pattern`.
+    decide : callable
+        From a curve to whether the program is to be ended.
+    """
+
+    def __init__(self, pattern: re.Pattern[str], decide: Callable[[Curve], Decision]) -> None:
+        self._pattern, self._decide = pattern, decide
+        self._found: dict[int, float] = {}
+        self._places: dict[int, int] = {}  # by file: up to where it was read
+
+    @property
+    def curve(self) -> dict[int, float]:
+        """Values by step, from one."""
+        return from_one(self._found)
+
+    def look(self, *files: IO[bytes], last: bool = False) -> None:
+        """Take in new lines, and raise `Stopped` where they say so; the ``last`` ones never do."""
+        for file in files:
+            number = file.fileno()
+            place = self._places.get(number, 0)
+            # The program writes where the position of the file is: it is left where it is.
+            new = os.pread(number, os.fstat(number).st_size - place, place)
+            end = len(new) if last else max(new.rfind(b"\n"), new.rfind(b"\r")) + 1
+            self._places[number] = place + end
+            for line in re.split(r"[\r\n]+", new[:end].decode(errors="replace")):
+                if found := self._pattern.search(line):
+                    self._found[int(found["step"])] = float(found["value"])
+                    decision = None if last else self._decide(self.curve)
+                    if decision:
+                        raise Stopped(decision.reason)
+
+
+def step_pattern(text: str) -> re.Pattern[str]:
+    """The lines that ``epoch={step} val={value}`` means; blanks are as many as there are."""
+    if text.count("{step}") != 1 or text.count("{value}") != 1:
+        raise InputError(
+            f"--step-pattern is {text!r}; expected a part of a line with {{step}} and {{value}}, "
+            "as in 'epoch={step} val={value}'"
+        )
+    if not hasattr(os, "pread"):
+        raise InputError("--step-pattern: this system cannot read a file that is being written")
+    words = r"\s+".join(re.escape(word) for word in re.split(r"\s+", text))
+    value = rf"(?P<value>{NUMBER}|nan|[-+]?inf)(?!\w|\.[0-9])"
+    known = words.replace(r"\{step\}", r"(?<![0-9.])(?P<step>[0-9]+)").replace(r"\{value\}", value)
+    return re.compile(known, re.IGNORECASE)

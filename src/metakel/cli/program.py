@@ -1,4 +1,7 @@
-"""Run the command of one evaluation and read its value; signals stop it."""
+"""Run the command of one evaluation and read its value; signals stop it.
+
+Where `metakel tune` itself is killed by force, a process of its own ends the program.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +23,8 @@ from typing import IO, Any
 
 from metakel._files import refuse_device
 from metakel.cli.console import note, refuse_overwriting
-from metakel.cli.guard import GRACE, Guard
-from metakel.cli.outputs import NUMBER, RunResult, read_result
-from metakel.curves import Curve, Decision, from_one
+from metakel.cli.outputs import RunResult, Steps, Stopped, read_result
+from metakel.curves import Curve, Decision
 from metakel.errors import InputError
 from metakel.tuner.lock import reserved
 
@@ -30,63 +32,23 @@ TAIL = 1 << 16
 LOOKS = 0.1  # seconds between two looks at the output of a running program
 # The last is Ctrl-Break on Windows.
 STOPPING = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGBREAK")
-
-
-class Stopped(Exception):
-    """A program was ended early, by its curve."""
-
-
-class Steps:
-    """Values at steps, read from the output of a program while it runs.
-
-    Parameters
-    ----------
-    pattern : re.Pattern
-        With the groups step and value; see `step_pattern`.
-    decide : callable
-        From a curve to whether the program is to be ended.
-    """
-
-    def __init__(self, pattern: re.Pattern[str], decide: Callable[[Curve], Decision]) -> None:
-        self._pattern, self._decide = pattern, decide
-        self._found: dict[int, float] = {}
-        self._places: dict[int, int] = {}  # by file: up to where it was read
-
-    @property
-    def curve(self) -> dict[int, float]:
-        """Values by step, from one."""
-        return from_one(self._found)
-
-    def look(self, *files: IO[bytes], last: bool = False) -> None:
-        """Take in new lines, and raise `Stopped` where they say so; the ``last`` ones never do."""
-        for file in files:
-            number = file.fileno()
-            place = self._places.get(number, 0)
-            # The program writes where the position of the file is: it is left where it is.
-            new = os.pread(number, os.fstat(number).st_size - place, place)
-            end = len(new) if last else max(new.rfind(b"\n"), new.rfind(b"\r")) + 1
-            self._places[number] = place + end
-            for line in re.split(r"[\r\n]+", new[:end].decode(errors="replace")):
-                if found := self._pattern.search(line):
-                    self._found[int(found["step"])] = float(found["value"])
-                    decision = None if last else self._decide(self.curve)
-                    if decision:
-                        raise Stopped(decision.reason)
-
-
-def step_pattern(text: str) -> re.Pattern[str]:
-    """The lines that ``epoch={step} val={value}`` means; blanks are as many as there are."""
-    if text.count("{step}") != 1 or text.count("{value}") != 1:
-        raise InputError(
-            f"--step-pattern is {text!r}; expected a part of a line with {{step}} and {{value}}, "
-            "as in 'epoch={step} val={value}'"
-        )
-    if not hasattr(os, "pread"):
-        raise InputError("--step-pattern: this system cannot read a file that is being written")
-    words = r"\s+".join(re.escape(word) for word in re.split(r"\s+", text))
-    value = rf"(?P<value>{NUMBER}|nan|[-+]?inf)(?!\w|\.[0-9])"
-    known = words.replace(r"\{step\}", r"(?<![0-9.])(?P<step>[0-9]+)").replace(r"\{value\}", value)
-    return re.compile(known, re.IGNORECASE)
+GRACE = 3.0  # seconds between the request to end and force
+# It reads whom to watch, 0 for nobody. The end of its input is the end of `metakel tune`.
+WATCH = f"""
+import os, signal, sys, time
+group = 0
+for line in sys.stdin:
+    group = int(line)
+try:
+    os.killpg(group, signal.SIGTERM) if group else sys.exit()
+    end = time.monotonic() + {GRACE}
+    while time.monotonic() < end:
+        os.killpg(group, 0)
+        time.sleep(0.05)
+    os.killpg(group, signal.SIGKILL)
+except OSError:
+    pass
+"""
 
 
 class StopSignals:
@@ -135,6 +97,53 @@ class StopSignals:
             yield
         finally:
             self._deferred = True
+
+
+class Guard:
+    """Outlives this process for as long as it takes to end the program, with all its children.
+
+    Nothing is watched outside of the block, nor on Windows.
+    """
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Guard:
+        with suppress(OSError):
+            if sys.platform != "win32":
+                self._process = subprocess.Popen(
+                    [sys.executable, "-I", "-S", "-c", WATCH],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    start_new_session=True,  # a signal to the group of this process passes it by
+                )
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        process, self._process = self._process, None
+        if process is not None and process.stdin is not None:
+            with suppress(OSError):
+                process.stdin.close()
+            process.wait()
+
+    @property
+    def watches(self) -> bool:
+        """Whether there is somebody to watch."""
+        return self._process is not None
+
+    def watch_this(self) -> None:
+        """Called in the process that becomes the program."""
+        self._say(os.getpid())
+
+    def rest(self) -> None:
+        """The program has ended."""
+        self._say(0)
+
+    def _say(self, group: int) -> None:
+        if self._process is not None and self._process.stdin is not None:
+            with suppress(OSError):  # it was killed as well
+                os.write(self._process.stdin.fileno(), f"{group}\n".encode())
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
-from metakel.cli.outputs import assignments
+from metakel.cli.options import assignments
 from metakel.errors import InputError
 from metakel.priors import Prior
 from metakel.safe import SafePrior
 from metakel.space import Space
-from metakel.space.text import quantity
+from metakel.space.configurations import quantity
 from metakel.tuner import Source
 from metakel.tuner.source import as_source
 

@@ -1,26 +1,22 @@
-"""``metakel show``: what was learned."""
+"""Commands that show: what was learned, as text or as a page; the demo; figures of the paper."""
 
 from __future__ import annotations
 
-import re
-from math import exp
+import importlib
+import sys
+from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from metakel.cli.console import Json, emit, say
+import metakel
+from metakel._files import writing
+from metakel.cli.console import Json, emit, refuse_overwriting, say
+from metakel.cli.learn import described, in_short
+from metakel.cli.options import CandidatesPath, JournalPath, PriorPath, Seed
+from metakel.errors import InputError
 from metakel.library import as_prior
-from metakel.priors import Prior
-from metakel.priors.summary import trust
-
-SHOWN, NOTES = 8, 3  # parameters and notes in a short summary
-QUESTION = re.compile(r"\?$|[:;] if ")  # notes that somebody has to answer
-MOST = 9  # of a log score that is shown as a factor
-WIDTH = 80  # of the choices of one parameter in it
-PriorPath = Annotated[
-    Path, typer.Argument(help="The file that `metakel learn` wrote, or library:NAME[:METRIC].")
-]
 
 
 def show(
@@ -52,57 +48,66 @@ def show(
         say(str(known.explain()))
 
 
-def in_short(prior: Prior) -> list[str]:
-    """What a practitioner acts on, in at most nine lines; the rest is in `show -v`."""
-    space = prior.space
-    when = {c.name: f", only {c.describe()}" for c in space.conditions}
-    shown = [f"{n} ({_briefly(space[n].describe())}{when.get(n, '')})" for n in space.free[:SHOWN]]
-    more = f" and {len(space.free) - SHOWN} more" if len(space.free) > SHOWN else ""
-    lines = [f"parameters: {', '.join(shown)}{more}"]
-    lines += [f"always {total}" for total in space.sums[:2]]
-    _, better, used = ("", "", *trust(prior))[-3:]
-    lines += [text for text in (used, better and f"{better} {_how_much(prior)}") if text]
-    if prior.task_gp is not None:
-        lines.append(f"tried first: {space.show(prior.optimizer().ask())}")
-    notes = sorted(
-        prior.info.notes,
-        key=lambda text: (not QUESTION.search(text), not text.startswith("left out")),
-    )
-    lines += [f"note: {text}" for text in notes[:NOTES]]
-    hidden = len(notes) - NOTES
-    if hidden > 0:
-        lines.append(f"{hidden} more note{'s' * (hidden > 1)} and all numbers: metakel show -v")
-    return lines
+def report(
+    prior: PriorPath,
+    journal: JournalPath = None,
+    candidates: CandidatesPath = None,
+    out: Annotated[Path, typer.Option("-o", "--out", help="The page.")] = Path("report.html"),
+    json: Json = False,
+) -> None:
+    """Write one HTML page: what was learned, and how a run went.
+
+    With --json: report (the path of the page) and bytes (its size).
+    """
+    from metakel.cli.safe import source_of_journal
+    from metakel.cli.suggest import prior_of, read_candidates
+    from metakel.report import replay_journal, write_report
+    from metakel.tuner import Store
+
+    refuse_overwriting(out, prior, journal, candidates)
+    known, run = prior_of(prior, journal), None
+    listed = read_candidates(candidates, known.space)
+    if journal is not None:
+        source = source_of_journal(known, Store.open(journal).header)
+        run = replay_journal(source, journal, listed)
+    files = {"prior": prior, "journal": journal}
+    sources = {name: str(path) for name, path in files.items() if path is not None}
+    sources["written"] = f"{datetime.now():%Y-%m-%d %H:%M}"
+    with writing(out):
+        page = write_report(known, out, run=run, sources=sources)
+    size = page.stat().st_size
+    if json:
+        emit({"report": str(page), "bytes": size})
+    else:
+        say(f"{page} ({size // 1000} kB, works offline)")
 
 
-def _how_much(prior: Prior) -> str:
-    """What the history is worth, on the task in the middle of those that were held out."""
-    times = exp(min(prior.heldout.log_score, MOST))
-    return f"Held-out values are typically {times:.2g} times as likely as without what was learned."
+def demo(
+    out: Annotated[Path, typer.Option("-o", "--out", help="Folder for the results.")] = (
+        Path("demo")
+    ),
+    seed: Seed = 0,
+) -> None:
+    """Learn from the bundled history, and tune unseen tasks."""
+    from metakel.demo import main
+
+    with writing(out):  # it reads nothing but what the package brings along
+        main(["--out", str(out), "--seed", str(seed)])
 
 
-def _briefly(choices: str) -> str:
-    """The first of many choices."""
-    return choices if len(choices) <= WIDTH else choices[:WIDTH].rpartition(", ")[0] + ", ..."
+HOW = (
+    "the figures of the paper are in the source repository of metakel, not in the installed "
+    'package: git clone the repository, and in that folder run pip install -e ".[paper]" and '
+    "metakel paper all"
+)
 
 
-def described(prior: Prior) -> dict[str, Any]:
-    """A prior as JSON."""
-    held = prior.heldout
-    explained = None if prior.task_gp is None else prior.explain()
-    return {
-        "output": prior.info.output,
-        "minimize": prior.info.minimize,
-        "tasks": list(prior.info.tasks),
-        "runs": prior.info.runs,
-        "used": prior.helps,
-        "held_out_gain": held.log_score,
-        "held_out_tasks": int(held.tasks.size),
-        "better_than_cold": held.better_than_cold,
-        "outliers": list(prior.outliers),
-        "notes": list(prior.info.notes),
-        "parameters": [p.to_dict() for p in prior.space.parameters],
-        "sums": list(map(str, prior.space.sums)),
-        "common": None if explained is None else explained.common,
-        "differences": None if explained is None else explained.differences,
-    }
+def paper_commands() -> typer.Typer:
+    """The commands of `reproduction.commands`, from the clone that is installed or worked in."""
+    for folder in (Path(metakel.__file__).parents[2], Path.cwd()):
+        if (folder / "reproduction" / "commands.py").is_file():
+            if str(folder) not in sys.path:  # worker processes inherit this path
+                sys.path.insert(0, str(folder))
+            app: typer.Typer = importlib.import_module("reproduction.commands").app
+            return app
+    raise InputError(HOW)

@@ -11,85 +11,47 @@ import typer
 
 from metakel.cli.console import Json, emit, grid, note
 from metakel.cli.history import is_workbook, table_columns
-from metakel.cli.outputs import (
+from metakel.cli.options import (
     AcceptAlarm,
+    CandidatesPath,
     Delta,
+    Exclude,
+    Extrapolate,
+    Fix,
+    JournalPath,
+    Observed,
+    PriorPath,
+    Range,
+    SameTask,
+    Seed,
     Sheet,
+    Sums,
+    TablePath,
+    TaskName,
     assignments,
     read_space,
     why_stopped,
 )
 from metakel.cli.safe import Limits, Start, with_limits
-from metakel.cli.show import PriorPath
 from metakel.confidence import Alarm
 from metakel.errors import Hint, InputError, first_of
-from metakel.io.cleaning import MISSING, normalized
+from metakel.io.cleaning import normalized
 from metakel.io.excel import read_sheet
-from metakel.io.outputs import LEFT_OUT, NOT_DONE, UNFINISHED
 from metakel.io.schema import meant
+from metakel.io.words import LEFT_OUT, MISSING, NOT_DONE, UNFINISHED
 from metakel.library import as_prior, spelled
 from metakel.optimize import Reasons, Trial
 from metakel.optimize.model import NothingToAsk
 from metakel.priors import Prior
-from metakel.report.run import promise
+from metakel.priors.summary import promise
 from metakel.space import Float, Space
-from metakel.space.text import quantity
+from metakel.space.configurations import quantity
 from metakel.tuner import NextRows, Source, Store, Tuner, suggest_rows
 from metakel.tuner.source import RunTask
 from metakel.tuner.table import task_column
 
 # What stands in place of a result.
 NO_NUMBER = MISSING | NOT_DONE | UNFINISHED | LEFT_OUT
-
-Observed = Annotated[
-    Path | None, typer.Option(help="Table with runs of this very task, to start from.")
-]
-CandidatesPath = Annotated[
-    Path | None,
-    typer.Option(
-        "--candidates",
-        help="Table with the only configurations that can be tried, one in a row; columns that "
-        "are no parameters are ignored. Certificates are then about these.",
-    ),
-]
-Fix = Annotated[list[str] | None, typer.Option("--fix", help="name=value to hold fixed.")]
-Range = Annotated[
-    list[str] | None,
-    typer.Option("--range", help="name=low..high, a narrower range."),
-]
-Exclude = Annotated[
-    list[str] | None,
-    typer.Option("--exclude", help="name=value, a choice that cannot be tried."),
-]
-Sums = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--sum", help="What every suggestion keeps, as in 'A + B + C = 100' or '2 A + B <= 50'."
-    ),
-]
-Extrapolate = Annotated[
-    bool,
-    typer.Option("--extrapolate", help="Allow --fix and --candidates beyond the recorded ranges."),
-]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]
-TaskName = Annotated[
-    str, typer.Option("--task", help="Name of the task; a journal of another one is refused.")
-]
-SameTask = Annotated[
-    bool,
-    typer.Option(
-        "--same-task", help="Continue this journal although the name or the command differs."
-    ),
-]
-TablePath = Annotated[
-    Path | None,
-    typer.Option(
-        "--table",
-        help="Table that is the record, CSV or Excel: its results and open rows count, and the "
-        "next rows to fill in are added to it.",
-    ),
-]
-JournalPath = Annotated[Path | None, typer.Option(help="Journal to continue or to begin.")]
 
 
 def suggest(

@@ -24,37 +24,28 @@ from metakel.cli.console import (
     one_line,
     say,
 )
-from metakel.cli.outputs import (
+from metakel.cli.journals import duration
+from metakel.cli.options import (
     AcceptAlarm,
-    Delta,
-    RunResult,
-    read_space,
-    why_stopped,
-)
-from metakel.cli.program import (
-    Program,
-    StopSignals,
-    check_command,
-    check_placeholders,
-    step_pattern,
-)
-from metakel.cli.safe import Limits, Start, with_limits
-from metakel.cli.show import PriorPath
-from metakel.cli.status import duration
-from metakel.cli.suggest import (
     CandidatesPath,
+    Delta,
     Exclude,
     Extrapolate,
     Fix,
     Observed,
+    PriorPath,
     Range,
     SameTask,
     Seed,
     Sums,
     TaskName,
-    open_tuner,
-    read_candidates,
+    read_space,
+    why_stopped,
 )
+from metakel.cli.outputs import RunResult, step_pattern
+from metakel.cli.program import Program, StopSignals, check_command, check_placeholders
+from metakel.cli.safe import Limits, Start, with_limits
+from metakel.cli.suggest import open_tuner, read_candidates
 from metakel.confidence import Alarm
 from metakel.curves import Curve, CurveModel, Decision
 from metakel.errors import InputError

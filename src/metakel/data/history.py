@@ -1,9 +1,10 @@
-"""Past tasks together (Eq. 4), from arrays or from what other tools have stored."""
+"""Past tasks (Eq. 4): each one, and all together, from arrays or from what other tools stored."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 from typing import Any, overload
 
@@ -11,17 +12,80 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from metakel import io
-from metakel._arrays import as_points, as_values, check_generator
+from metakel._arrays import Array, as_numbers, as_points, as_values, check_generator
 from metakel.charts import text_card
-from metakel.data.merge import merged, numbered
-from metakel.data.task import Task, check_given
 from metakel.errors import InputError, ShapeError, first_of
 from metakel.io.columns import grouped, is_missing
 from metakel.io.optuna import Studies
 from metakel.io.propose import proposal
 from metakel.io.read import assemble
 from metakel.space import Space
-from metakel.space.text import distinct
+from metakel.space.configurations import distinct
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """One past task: where it was observed and what was seen there.
+
+    Parameters
+    ----------
+    X : (n, d0) array
+        A vector is read as n points of one input.
+    y : (n,) array
+        Or a column (n, 1).
+    name : str
+        How messages and reports call it.
+    noise_std : (n,) array, optional
+        Standard deviation of the noise of each value, nan where it is not known.
+    failed : (k, d0) array, optional
+        Where it was tried and no value came out.
+    """
+
+    X: Array
+    y: Array
+    name: str = "task"
+    failed: Array | None = None
+    noise_std: Array | None = None
+
+    def __post_init__(self) -> None:
+        X = as_points(self.X, self.name)
+        if X.shape[0] == 0:
+            raise InputError(f"{self.name} is empty; expected at least one observation")
+        y = as_values(self.y, X.shape[0], self.name)
+        failed = np.empty((0, X.shape[1])) if self.failed is None else self.failed
+        failed = as_numbers(f"{self.name}: failed", failed, (None, X.shape[1]))
+        if self.noise_std is not None:
+            object.__setattr__(self, "noise_std", _noise_levels(self.noise_std, y, self.name))
+        for points in (X, failed):
+            points.setflags(write=False)
+        y.setflags(write=False)
+        object.__setattr__(self, "X", X)
+        object.__setattr__(self, "y", y)
+        object.__setattr__(self, "failed", failed)
+
+    @property
+    def n(self) -> int:
+        """How many observations the task holds."""
+        return len(self.X)
+
+    @property
+    def d0(self) -> int:
+        """How many inputs a point has."""
+        return int(self.X.shape[1])
+
+    def __repr__(self) -> str:
+        return f"Task({self.name!r}, n={self.n}, d0={self.d0})"
+
+
+def _noise_levels(noise_std: Array, y: Array, name: str) -> Array:
+    found = np.array(noise_std, dtype=np.float64)
+    if found.shape != y.shape:
+        raise ShapeError(f"{name}: noise_std has shape {found.shape}; expected {y.shape}")
+    wrong = (found < 0) | np.isinf(found)
+    if wrong.any():
+        raise InputError(f"{name}: noise_std holds {found[wrong][0]}; expected numbers >= 0 or nan")
+    found.setflags(write=False)
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -232,7 +296,7 @@ class History:
         if step is not None:
             said = {name: options.get(name) for name in ("inputs", "minimize")}
             sources = [io.folded(part, step, **said) for part in sources]
-        source = io.join_tables(sources)
+        source = sources[0] if len(sources) == 1 else io.join_tables(sources)
         found, space, report = assemble(proposal(source, **options)[1])
         tasks = tuple(Task(**task) for task in found)
         history = cls(tasks, space, report, source.curves)
@@ -296,6 +360,8 @@ class History:
         """The tasks of both, which must have the same direction, over the parameters of both."""
         if not isinstance(other, History):
             return NotImplemented
+        from metakel.data.merge import merged
+
         return History(*merged(self, other))
 
     def __repr__(self) -> str:
@@ -337,3 +403,43 @@ def _span(values: NDArray[Any], form: str) -> str:
     """From the smallest to the largest of some numbers."""
     low, high = values.min(), values.max()
     return f"{low:{form}}" if low == high else f"{low:{form}} to {high:{form}}"
+
+
+def check_given(history: History, names: Sequence[str], columns: Container[str]) -> None:
+    """Refuse given columns that are no parameters, and columns that are constant in every task.
+
+    Such a column multiplies every kernel of a task by one number, which its coefficients
+    absorb, so no history tells how it matters (Proposition 29).
+    """
+    if isinstance(names, str):
+        raise InputError(f"given is {names!r}; expected a list of columns, [{names!r}]")
+    space = history.space
+    if not names or space is None:
+        return
+    for name in names:
+        if name not in space.names and name not in columns:
+            known = ", ".join(map(repr, space.names))
+            raise InputError(f"there is no column {name!r} to be given; parameters are {known}")
+        own = space.columns.get(name, slice(0))
+        if not any(np.ptp(task.X[:, own], axis=0).any() for task in history):
+            raise InputError(
+                f"{name!r} is constant in every task, so it describes tasks and cannot be given: "
+                "no history tells how it matters"
+            )
+    if set(space.names) <= set(names):
+        raise InputError("every parameter is given; nothing is left to choose")
+
+
+def numbered(tasks: Iterable[Task]) -> tuple[Task, ...]:
+    """The tasks, with a number where another before it has the same name.
+
+    The first keeps its name, unlike in `metakel.io.columns.numbered`: a history that grows must not
+    rename the tasks that were learned from before.
+    """
+    found: dict[str, Task] = {}
+    for task in tasks:
+        name = task.name
+        if name in found:
+            name = next(new for i in count(2) if (new := f"{task.name} ({i})") not in found)
+        found[name] = task if name == task.name else replace(task, name=name)
+    return tuple(found.values())

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from itertools import count
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from metakel.data.task import Task
+from metakel.data.history import History, Task, numbered
 from metakel.errors import InputError
 from metakel.io import Report
 from metakel.io.merge import merge_spaces
 from metakel.space import Categorical, Condition, Parameter, Space
 from metakel.space.configurations import Row
-
-if TYPE_CHECKING:
-    from metakel.data.history import History
 
 
 def merged(a: History, b: History) -> tuple[tuple[Task, ...], Space | None, Report | None]:
@@ -62,7 +57,8 @@ def merged(a: History, b: History) -> tuple[tuple[Task, ...], Space | None, Repo
     tasks = (*a.tasks, *b.tasks)
     if report is not None:
         alone = [n for part in (a_space, b_space) for n in part.free if n not in shared]
-        notes = [*report.notes, *notes, *(_only_one(name) for name in alone)]
+        notes += [f"left out: {name} is in one of the joined histories only" for name in alone]
+        notes = [*report.notes, *notes]
         report = replace(report, notes=tuple(dict.fromkeys(notes)))
     return numbered(tasks), space, report
 
@@ -128,25 +124,6 @@ def _shared(a: Space, b: Space) -> set[str]:
             "read them together with defaults={...}, or apart"
         )
     return shared
-
-
-def _only_one(name: str) -> str:
-    return f"left out: {name} is in one of the joined histories only"
-
-
-def numbered(tasks: Iterable[Task]) -> tuple[Task, ...]:
-    """The tasks, with a number where another before it has the same name.
-
-    The first keeps its name, unlike in `metakel.io.columns.numbered`: a history that grows must not
-    rename the tasks that were learned from before.
-    """
-    found: dict[str, Task] = {}
-    for task in tasks:
-        name = task.name
-        if name in found:
-            name = next(new for i in count(2) if (new := f"{task.name} ({i})") not in found)
-        found[name] = task if name == task.name else replace(task, name=name)
-    return tuple(found.values())
 
 
 def repeated(a: History, b: History) -> list[str]:

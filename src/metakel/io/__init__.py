@@ -13,14 +13,7 @@ from metakel.io.propose import propose
 from metakel.io.read import read
 from metakel.io.schema import Report, Roles, Schema, Table, renamed
 from metakel.io.stopped import folded
-from metakel.io.tables import (
-    frame_columns,
-    jsonl_columns,
-    parquet_columns,
-    read_frame,
-    read_jsonl,
-    read_parquet,
-)
+from metakel.io.tables import read_frame, read_jsonl, read_parquet
 
 __all__ = [
     "Column",
@@ -31,10 +24,7 @@ __all__ = [
     "csv_columns",
     "excel_columns",
     "folded",
-    "frame_columns",
     "join_tables",
-    "jsonl_columns",
-    "parquet_columns",
     "propose",
     "read",
     "read_csv",

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from metakel._arrays import Array
 from metakel.errors import Hint, InputError
 from metakel.io.columns import Column, Mask, is_missing
-from metakel.io.words import is_share
-from metakel.space.text import (
+from metakel.io.words import FAILED, MISSING, is_share
+from metakel.space.configurations import (
     as_float,
     as_number,
     has_decimal_comma,
@@ -28,15 +28,6 @@ from metakel.space.text import (
     ungrouped,
 )
 
-# Missing in a column of numbers. In a column of text "none" may be a choice like any other.
-MISSING = frozenset({"", "na", "nan", "n/a", "#n/a", "null", "none", "-", "--", "–", "—", "?"})
-# What people write instead of an output when a run gave none; case does not matter. Where most
-# outputs are numbers, any other word means that, too.
-FAILED = frozenset(
-    {"failed", "fail", "failure", "error", "crash", "crashed", "timeout", "aborted", "killed"}
-    | {"#div/0!", "#num!", "#value!", "n.d.", "n. d.", "n.a.", "n. a."}  # not determined
-    | {"fehlgeschlagen", "fehlschlag", "fehler", "abgebrochen", "abbruch", "gescheitert"}
-)
 FLAGS = {"true": True, "false": False}
 # A column with this share of numbers among its cells was meant to hold numbers.
 MOSTLY = 0.8

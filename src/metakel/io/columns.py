@@ -13,8 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metakel.errors import InputError
-from metakel.space.configurations import is_empty
-from metakel.space.text import as_number, distinct, is_numeric, split_unit, to_python
+from metakel.space.configurations import (
+    as_number,
+    distinct,
+    is_empty,
+    is_numeric,
+    split_unit,
+    to_python,
+)
 
 # How pandas calls a column without a name, such as an index that was saved.
 UNNAMED = re.compile(r"\s*|Unnamed: \d+")

@@ -33,7 +33,7 @@ from metakel.io.columns import (
     is_units,
 )
 from metakel.io.schema import Table
-from metakel.space.text import has_decimal_comma, is_number_text
+from metakel.space.configurations import has_decimal_comma, is_number_text
 
 # Excel writes semicolons where the comma is for decimals, and tabs when cells are copied.
 TAB = "\t"

@@ -6,7 +6,6 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile, ZipFile
@@ -26,9 +25,8 @@ from metakel.io.columns import (
     is_header,
     is_units,
 )
-from metakel.io.excel_rows import letters
 from metakel.io.schema import Table
-from metakel.space.text import as_number, distinct, is_numeric, split_unit
+from metakel.space.configurations import as_number, distinct, is_numeric, split_unit
 
 SHOWN = 5
 # Of a number format: what stands there as it is, and scales nothing.
@@ -54,7 +52,7 @@ def read_sheets(path: str | Path, *, task: str, output: str, sheets: Sequence[st
     names = list(sheets)
     if names == ["*"]:
         with _errors_named(Path(path)):
-            book = _openpyxl().load_workbook(path, read_only=True)
+            book = load_openpyxl().load_workbook(path, read_only=True)
             names = list(book.sheetnames)
             book.close()
     found = []
@@ -154,7 +152,7 @@ def read_sheet(
     with _errors_named(file):
         refuse_device(as_path(file))
         _refuse_bomb(file)
-        book = _openpyxl().load_workbook(file, read_only=True, data_only=True)
+        book = load_openpyxl().load_workbook(file, read_only=True, data_only=True)
         try:
             page, top, header, filled = _table(book, sheet, file, having)
             others = [name for name in book.sheetnames if name != page.title]
@@ -175,7 +173,9 @@ def read_sheet(
             cells = {row: c[k] if k < len(c) else None for row, c in rows.items()}
             where = f"{file.name}, sheet {page.title!r}"
             if " ".join(name.split()).casefold() in texts:
-                cells = {row: _with_sign(v) for row, v in cells.items()}
+                cells |= {
+                    r: f"{100 * v:.15g} %" for r, v in cells.items() if isinstance(v, PerCent)
+                }
             values, scale = _on_one_scale(name, cells, where, notes)
             like[name] = max((r for r, v in cells.items() if v is not None), default=0)
             if isinstance(cells.get(like[name]), PerCent):
@@ -237,11 +237,7 @@ def _header(filled: Mapping[int, Sequence[Any]]) -> tuple[int, list[str]]:
     if not filled:
         return 1, []
     row = list(filled)[header_at(list(filled.values()))]
-    return row, _names(filled[row])
-
-
-def _names(cells: Sequence[Any]) -> list[str]:
-    return ["" if cell is None else str(cell).strip() for cell in cells]
+    return row, ["" if cell is None else str(cell).strip() for cell in filled[row]]
 
 
 def _value(cell: Any) -> Any:
@@ -251,10 +247,6 @@ def _value(cell: Any) -> Any:
     if is_numeric(value) and "%" in LITERAL.sub("", cell.number_format or ""):
         return PerCent(value)
     return value
-
-
-def _with_sign(cell: Any) -> Any:
-    return f"{100 * cell:.15g} %" if isinstance(cell, PerCent) else cell
 
 
 def _on_one_scale(
@@ -329,26 +321,8 @@ def _beside_numbers(column: Column, read: Column) -> Column:
     )
 
 
-def empty_workbook(
-    names: Sequence[str], sheet: str | None = None, shares: Collection[str] = ()
-) -> bytes:
-    """A workbook of one sheet with a header; columns of ``shares`` are shown as per cent."""
-    book, content = _openpyxl().Workbook(), BytesIO()
-    page = book.active
-    page.title = sheet or "runs"
-    page.append(list(names))
-    for k, cell in enumerate(page[1], start=1):
-        cell.style = "Headline 4"
-        column = page.column_dimensions[letters(k)]
-        column.width = max(10, len(str(cell.value)) + 3)
-        if cell.value in shares:
-            column.number_format = "0.0%"
-    page.freeze_panes = "A2"
-    book.save(content)
-    return content.getvalue()
-
-
-def _openpyxl() -> Any:
+def load_openpyxl() -> Any:
+    """The package that reads workbooks."""
     try:
         import openpyxl  # type: ignore[import-untyped,import-not-found,unused-ignore]
     except ImportError:

@@ -13,7 +13,7 @@ from metakel.errors import InputError, first_of
 from metakel.io.columns import Column, Columns, numbered
 from metakel.io.schema import Table
 from metakel.space import Categorical, Fixed, Float, Integer, Ordinal, Parameter, Space
-from metakel.space.text import is_numeric
+from metakel.space.configurations import is_numeric
 
 SHOWN = 3
 

@@ -18,8 +18,8 @@ from metakel.io.merge import StudyRun, join_studies
 from metakel.io.schema import Table
 from metakel.io.stopped import TaskCurves, expected_ends
 from metakel.space import Float, Parameter
+from metakel.space.configurations import is_numeric
 from metakel.space.space import from_distribution
-from metakel.space.text import is_numeric
 
 TASK, OUTPUT = "study", "value"
 

@@ -13,27 +13,10 @@ from numpy.typing import NDArray
 
 from metakel._arrays import Array
 from metakel.errors import InputError, Problems, first_of
-from metakel.io.cleaning import FAILED, clean_output, normalized, without_bounds
+from metakel.io.cleaning import clean_output, normalized, without_bounds
 from metakel.io.columns import Column, Mask, grouped
 from metakel.io.schema import Schema, Table, TaskLabels
-from metakel.io.words import is_share
-
-# Words in a status that say that a run gave its value.
-DONE = frozenset(
-    {"ok", "okay", "success", "successful", "succeeded", "done", "complete", "completed"}
-    | {"finished", "passed", "valid", "true", "1", "0k"}
-)
-NOT_DONE = FAILED | frozenset(
-    {"diverged", "oom", "out of memory", "cancelled", "canceled", "invalid", "false"}
-)
-# Words of runs that were stopped or are not done: they say nothing of where runs fail.
-UNFINISHED = frozenset({"pruned", "running", "waiting", "pending", "scheduled", "stopped"})
-# Words of rows of a table that will not be run, or do not count.
-LEFT_OUT = frozenset(
-    {"not done", "not run", "not tried", "skip", "skipped", "left out", "omitted", "drop"}
-    | {"dropped", "nicht gemacht", "ausgelassen", "weggelassen", "entfällt"}
-)
-STATUS_NAMES = frozenset({"status", "state", "outcome", "result", "run_status", "run status"})
+from metakel.io.words import DONE, NOT_DONE, STATUS_NAMES, UNFINISHED, is_share
 
 # Medians on two scales differ by a factor of about 100 or 1,000, and those of tasks on the two
 # sides by more than tasks on one scale do.

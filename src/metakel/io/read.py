@@ -15,13 +15,12 @@ from metakel._arrays import Array
 from metakel.errors import Hint, InputError, Problems, typed_list
 from metakel.io.cleaning import Place, clean_input, missing_words_note, without_unit
 from metakel.io.columns import Column, Columns, Mask, grouped, mix, numbers_rows
-from metakel.io.exports import known_export
 from metakel.io.outputs import read_outputs
 from metakel.io.relations import InputTable, find_gaps, with_default
-from metakel.io.schema import Report, Schema, Table, TaskLabels
+from metakel.io.schema import Report, Schema, Table, TaskLabels, known_export
 from metakel.space import Condition, Parameter, Space
+from metakel.space.configurations import is_numeric
 from metakel.space.parameters import RANGE_SLACK
-from metakel.space.text import is_numeric
 
 SHOWN = 5
 # Names of tasks that stand above blocks of rows are hardly ever repeated.

@@ -20,8 +20,8 @@ from metakel._arrays import Array
 from metakel.io.columns import Column, Columns, Mask, grouped, is_missing
 from metakel.io.schema import Schema, TaskLabels
 from metakel.space import Condition, Sum
+from metakel.space.configurations import own_value
 from metakel.space.infer import MOST_CATEGORIES
-from metakel.space.text import own_value
 
 # A parameter that more tasks did not record is left out; fewer tasks are left out themselves.
 FEW_TASKS = 0.25

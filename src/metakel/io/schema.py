@@ -1,21 +1,28 @@
-"""What a reader found, what callers say about it, and the report on both."""
+"""What a reader found, what callers say about it, and the report on both.
+
+Tables that other tools export are known by their columns, and lose prefixes and bookkeeping.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from metakel._arrays import shown
 from metakel.errors import Hint, InputError
-from metakel.io.cleaning import Meaning, Place
+from metakel.io.cleaning import Meaning, Place, normalized
 from metakel.io.columns import Column, Columns, Mask
-from metakel.io.words import says_no_direction, small_is_good, words_of
+from metakel.io.words import DONE, says_no_direction, small_is_good, words_of
 from metakel.space import Space, Sum
-from metakel.space.text import is_numeric
+from metakel.space.configurations import is_numeric
+
+SHOWN = 6
+C = TypeVar("C", Column, list[Any])
 
 
 @dataclass(frozen=True, eq=False)
@@ -303,3 +310,107 @@ class TaskLabels:
         table = np.full(len(levels) + 1, -1, dtype=np.intp)
         table[present] = [index[str(levels[i])] for i in present]
         return cls(table[codes], tuple(names))
+
+
+# Tables that other tools export
+
+
+@dataclass(frozen=True)
+class Export:
+    """What a tool writes.
+
+    Parameters
+    ----------
+    tool : str
+    marks : tuple of str
+        Columns that only this export has together, as regular expressions.
+    parameter, metric : str
+        Prefixes of parameters and of measured values.
+    bookkeeping : str
+        A regular expression of columns that say nothing of a configuration.
+    state : str
+        The column that says whether a run is done.
+    """
+
+    tool: str
+    marks: tuple[str, ...]
+    parameter: str
+    metric: str
+    bookkeeping: str
+    state: str = ""
+
+    def wrote(self, names: Collection[str]) -> bool:
+        """Whether a table with these columns is one of its own."""
+        return all(any(re.fullmatch(mark, name) for name in names) for mark in self.marks)
+
+    def renamed(self, name: str, asked: Collection[str]) -> str:
+        """A column without the prefix, unless it was asked for with it."""
+        if name in asked:
+            return name
+        short = name.removeprefix(self.parameter)
+        metric = bool(self.metric) and name.startswith(self.metric)
+        wanted = name.removeprefix(self.metric) if metric else ""
+        return wanted if wanted in asked else short
+
+
+EXPORTS = (
+    Export(
+        *("Optuna", ("number", "state", "params_.+"), "params_", ""),
+        "number|(datetime_|user_attrs_|system_attrs_|intermediate_).*|duration",
+        "state",
+    ),
+    Export(
+        *("MLflow", ("run_id", "experiment_id", r"params\..+"), "params.", "metrics."),
+        r"run_id|experiment_id|artifact_uri|start_time|end_time|tags\..*|metrics\..*",
+        "status",
+    ),
+    Export(
+        *("MLflow", ("Run ID", "Start Time", "Source Type"), "", ""),
+        "Run ID|Name|Start Time|Duration|User|Source (Type|Name)|Version",
+        "Status",
+    ),
+    Export(
+        *("scikit-learn", ("params", "param_.+", "mean_fit_time"), "param_", ""),
+        r"params|(mean|std)_(fit|score)_time|(mean|std|rank|split\d+)_(test|train)_.*",
+    ),
+    Export(
+        *("Weights & Biases", ("Name", "State", "Created", "Runtime"), "", ""),
+        "ID|Name|Notes|User|Tags|Created|Runtime|Sweep|GPU.*|Hostname|_.*",
+        "State",
+    ),
+)
+
+
+def known_export(source: Table, asked: Collection[str] = ()) -> Table:
+    """A table under the names of its parameters, with a note, where a tool has exported it."""
+    if source.space is not None:
+        return source
+    columns, note = without_prefixes(source.columns, {source.task, source.output, *asked})
+    return replace(source, columns=columns, notes=(*source.notes, *note)) if note else source
+
+
+def without_prefixes(
+    columns: Mapping[str, C], asked: Collection[str]
+) -> tuple[dict[str, C], tuple[str, ...]]:
+    """The columns of an export as those who ran it call them, and a note of what was done.
+
+    Columns that are asked for stay; a table of no known tool stays as it is.
+    """
+    export = next((one for one in EXPORTS if one.wrote(columns)), None)
+    if export is None:
+        return dict(columns), ()
+    names = {name: export.renamed(name, asked) for name in columns}
+    parameters = {new for name, new in names.items() if new != name}  # one may be called number
+    kept = {old for old, new in names.items() if new in asked and old not in parameters}
+    own = {name for name in columns if re.fullmatch(export.bookkeeping, name)}
+    if export.state in columns:
+        state = columns[export.state]
+        words = state if isinstance(state, list) else state.tolist()
+        own |= {export.state} if {normalized(str(word)) for word in words} <= DONE else set()
+    gone = [name for name in columns if name in own - kept]
+    found = {new: columns[name] for name, new in names.items() if name not in gone}
+    if len(found) < len(columns) - len(gone):  # a parameter has the name of another column
+        return dict(columns), ()
+    prefix = f"{export.parameter} is taken off the names; " if export.parameter else ""
+    shown = ", ".join(gone[:SHOWN]) + (f" and {len(gone) - SHOWN} more" if gone[SHOWN:] else "")
+    return found, (f"an export of {export.tool}: {prefix}left out: {shown}",)

@@ -26,16 +26,6 @@ def read_parquet(path: str | Path, *, task: str, output: str) -> Table:
     return Table(Path(path).name, _parquet(path), task, output)
 
 
-def frame_columns(frame: Any) -> dict[str, list[Any]]:
-    """Columns of a table as lists, None for missing values."""
-    return {name: column.tolist() for name, column in _columns(frame).items()}
-
-
-def parquet_columns(path: str | Path) -> dict[str, list[Any]]:
-    """Columns of a Parquet file as lists, None for missing values."""
-    return {name: column.tolist() for name, column in _parquet(path).items()}
-
-
 def _parquet(path: str | Path) -> Columns:
     try:
         import pyarrow  # type: ignore[import-untyped,import-not-found,unused-ignore]
@@ -148,11 +138,6 @@ def read_jsonl(path: str | Path, *, task: str, output: str) -> Table:
     return Table(
         file.name, columns, task, output, place=lambda i: f"line {lines[i]} of {file.name}"
     )
-
-
-def jsonl_columns(path: str | Path) -> dict[str, list[Any]]:
-    """Columns of a file of JSON lines as lists, None for missing values."""
-    return {name: column.tolist() for name, column in _json_columns(Path(path))[0].items()}
 
 
 def _json_columns(file: Path) -> tuple[Columns, list[int]]:

@@ -1,4 +1,7 @@
-"""What names of columns say: measured values, times, bookkeeping. English and German words."""
+"""What names of columns and words in cells say: measured values, times, bookkeeping, failures.
+
+English and German words.
+"""
 
 from __future__ import annotations
 
@@ -68,6 +71,34 @@ TEXTS = _words(
 )
 # Who did it, where the whole name says so: a mutation operator is a setting.
 PEOPLE = _words("operator technician analyst chemist experimenter laborant")
+
+# Of cells, in lower case
+
+# Missing in a column of numbers. In a column of text "none" may be a choice like any other.
+MISSING = frozenset({"", "na", "nan", "n/a", "#n/a", "null", "none", "-", "--", "–", "—", "?"})
+# What people write instead of an output when a run gave none; case does not matter. Where most
+# outputs are numbers, any other word means that, too.
+FAILED = frozenset(
+    {"failed", "fail", "failure", "error", "crash", "crashed", "timeout", "aborted", "killed"}
+    | {"#div/0!", "#num!", "#value!", "n.d.", "n. d.", "n.a.", "n. a."}  # not determined
+    | {"fehlgeschlagen", "fehlschlag", "fehler", "abgebrochen", "abbruch", "gescheitert"}
+)
+# Words in a status that say that a run gave its value.
+DONE = frozenset(
+    {"ok", "okay", "success", "successful", "succeeded", "done", "complete", "completed"}
+    | {"finished", "passed", "valid", "true", "1", "0k"}
+)
+NOT_DONE = FAILED | frozenset(
+    {"diverged", "oom", "out of memory", "cancelled", "canceled", "invalid", "false"}
+)
+# Words of runs that were stopped or are not done: they say nothing of where runs fail.
+UNFINISHED = frozenset({"pruned", "running", "waiting", "pending", "scheduled", "stopped"})
+# Words of rows of a table that will not be run, or do not count.
+LEFT_OUT = frozenset(
+    {"not done", "not run", "not tried", "skip", "skipped", "left out", "omitted", "drop"}
+    | {"dropped", "nicht gemacht", "ausgelassen", "weggelassen", "entfällt"}
+)
+STATUS_NAMES = frozenset({"status", "state", "outcome", "result", "run_status", "run status"})
 
 
 def words_of(name: str) -> list[str]:

@@ -9,11 +9,9 @@ takes a prior takes its name as well: ``MetaKelSampler(prior="lightgbm")``,
 ``Tuner("library:svm")``, ``metakel tune library:xgboost -- ...``.
 """
 
-from metakel.library._cards import Card, card
-from metakel.library._cards import list_cards as list
 from metakel.library._entries import ENTRIES, Entry
-from metakel.library._join import beside
-from metakel.library._load import as_curves, as_prior, curves, load, spelled
+from metakel.library._priors import Card, as_curves, as_prior, beside, card, curves, load, spelled
+from metakel.library._priors import list_cards as list
 
 __all__ = [
     "ENTRIES",

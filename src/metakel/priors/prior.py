@@ -35,7 +35,7 @@ from metakel.priors.info import Beside, PastOutputs, PriorInfo, Replays
 from metakel.priors.summary import Explanation, explain, summary
 from metakel.search import CandidateTable, Domain, SearchSpace
 from metakel.space import Categorical, Fixed, Parameter, Space
-from metakel.space.text import storable
+from metakel.space.configurations import storable
 
 FORMAT = Format("metakel.Prior", version=3, noun="prior")
 # A table reaches a little beyond what was recorded of others like it: 5 % of the range on [-1, 1].

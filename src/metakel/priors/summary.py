@@ -25,12 +25,14 @@ from metakel.priors.principal import LEADING
 from metakel.space import Categorical, Space
 
 if TYPE_CHECKING:
+    from metakel.optimize.certificate import Certificate
     from metakel.optimize.replays import RegretScores
     from metakel.priors.prior import Prior
 
 POINTS = 1024
 CURVE_POINTS, GRID = 256, 41
 MOST_FOR_PAIRS = 8
+USEFUL = 2.0  # a certificate above so many scales of a task says nothing
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,6 +245,23 @@ def trust(prior: Prior) -> list[str]:
         f"Better than a cold start on {better} held-out tasks.",
         started if prior.helps else "The history is NOT used: decisions are those of a cold start.",
     ]
+
+
+def promise(prior: Prior, found: Certificate) -> str:
+    """The certificate in one sentence."""
+    if found.reason:
+        return f"Nothing is promised about the best configuration: {found.reason}."
+    if not useful(prior, found, found.regret):
+        return "Nothing useful can be promised yet of how much better another one could be."
+    text = str(found)
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def useful(prior: Prior, found: Certificate, regret: Any) -> Any:
+    """Whether regrets say something: they are not above what tasks usually differ by."""
+    if prior.scale.log:
+        return regret < found.lower if prior.info.minimize else np.isfinite(regret)
+    return regret <= USEFUL * prior.model.scale
 
 
 def _cold_start(prior: Prior) -> str:

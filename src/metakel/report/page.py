@@ -1,4 +1,7 @@
-"""The page itself: no file, font or script from elsewhere, so that it works offline."""
+"""The page: what was learned, how far to trust it, and how a run went.
+
+It takes no file, font or script from elsewhere, so that it works offline.
+"""
 
 from __future__ import annotations
 
@@ -10,20 +13,228 @@ from html import escape
 from importlib.resources import files
 from pathlib import Path
 
-from metakel._files import write_atomically
-from metakel.charts import style_sheet
-from metakel.confidence import AlarmEvent
-from metakel.priors import Prior
-from metakel.report.html import bar_widths, cards, paragraph, section, side_by_side
-from metakel.report.model import model_section, validation_section
-from metakel.report.run import RunReplay, about, headline, next_section, run_section
+import numpy as np
 
+from metakel._files import write_atomically
+from metakel.charts import LEARNED, RANDOM, REFERENCE, Axis, SvgChart, number, short, style_sheet
+from metakel.confidence import AlarmEvent
+from metakel.errors import first_of
+from metakel.priors import Prior, Replays
+from metakel.priors.heldout import NEEDED_LOG_SCORE
+from metakel.priors.summary import EFFECT, Curve, draw_effect, effect_axis
+from metakel.report.html import (
+    bar_widths,
+    bars,
+    cards,
+    figure,
+    figures,
+    paragraph,
+    section,
+    side_by_side,
+    table,
+)
+from metakel.report.run import RunReplay, about, headline, next_section, run_section
+from metakel.space import Float
+
+CELLS = 24
+SHOWN_EFFECTS = 8
+SHOWN_SHARES = 12
+SMALLEST_SHARE = 0.005
+FLAT = 1e-6  # a map of values that differ by less, of their size, would be empty
+WITH_HISTORY = "with the history"
+WORST_SHOWN = -3.0  # some cold starts are far off
+FLOOR = 1e-3  # of a logarithmic axis
 # Even if something slipped through, a browser would run and fetch nothing: only this very style and
 # script are allowed, by their digests.
 POLICY = (
     "default-src 'none'; style-src '{style}'; script-src '{script}'; img-src data:; "
     "base-uri 'none'; form-action 'none'"
 )
+
+
+def model_section(prior: Prior) -> str:
+    """Shares of variance, effects, and the common shape as a map."""
+    if prior.task_gp is None:
+        return section("What was learned", paragraph("No past task varies: there is no shape."))
+    explained = prior.explain()
+    rows = [
+        (name, share, explained.differences.get(name, 0.0))
+        for name, share in explained.common.items()
+        if max(share, explained.differences.get(name, 0.0)) >= SMALLEST_SHARE
+    ]
+    rows.sort(key=lambda row: -(row[1] + row[2]))
+    names = "common shape", "differences between tasks"
+    shown = explained.curves[:SHOWN_EFFECTS]
+    ends = [end for c in shown for end in (c.common - c.spread, c.common + c.spread)]
+    pictures = [_effect(curve, Axis.covering(EFFECT, *ends)) for curve in shown]
+    heat = _map(prior, [name for name, _, _ in rows])
+    return section(
+        "What was learned",
+        paragraph(
+            "How much of the variation each parameter explains, alone or together with another: in "
+            "what all tasks have in common, and in what sets them apart."
+        ),
+        bars(rows[:SHOWN_SHARES], names),
+        figures(*([heat] if heat else []), *pictures),
+        table(
+            ["parameter", "range"],
+            [
+                *([p.name, p.describe()] for p in prior.space.parameters),
+                *(["always", str(total)] for total in prior.space.sums),
+            ],
+            "text",
+        ),
+    )
+
+
+def _effect(curve: Curve, size: Axis) -> str:
+    chart = SvgChart(effect_axis(curve), size)
+    draw_effect(chart, curve)
+    description = f"average effect of {curve.name} with the spread between tasks"
+    return figure(chart, f"Effect of {curve.name}", description=description)
+
+
+def _map(prior: Prior, by_share: list[str]) -> str:
+    """The mean over the two numbers that matter most, others as in what is tried first."""
+    top = prior.optimizer().peek()
+    ranked = [name for name in by_share if top.get(name) is not None]
+    numbers = [name for name in ranked if isinstance(prior.space[name], Float)][:2]
+    if len(numbers) < 2:
+        return ""
+    across, up = numbers
+    middles = (np.arange(CELLS) + 0.5) / CELLS * 2 - 1
+    xs, ys = (prior.space[name].decode(middles[:, None]) for name in numbers)
+    rows = [{**top, across: x, up: y} for y in ys for x in xs]
+    values = prior.mean(rows)
+    strength = prior.scale.to_model(values)
+    low, high = strength.min(), strength.max()
+    if not high - low > FLAT * np.abs(strength).max():
+        return ""
+    worst, best = (float(values[i]) for i in (strength.argmin(), strength.argmax()))
+    tips = [
+        f"{across} {short(row[across])}, {up} {short(row[up])}\n{number(float(value))}"
+        for row, value in zip(rows, values, strict=True)
+    ]
+    chart = SvgChart(_axis(prior, across), _axis(prior, up))
+    chart.cells(((strength - low) / (high - low)).reshape(CELLS, CELLS), LEARNED, tips)
+    others = [f"{n} = {short(v)}" for n, v in top.items() if n not in numbers]
+    caption = f"From {number(worst)} (faint) to {number(best)} (strong, best)." + (
+        f" The others as tried first: {', '.join(others)}." if others else ""
+    )
+    title = f"Typical {prior.info.output} by {across} and {up}"
+    return figure(chart, title, caption, f"map of the typical {prior.info.output}")
+
+
+def _axis(prior: Prior, name: str) -> Axis:
+    parameter = prior.space[name]
+    assert isinstance(parameter, Float)
+    return Axis(name, parameter.low, parameter.high, parameter.log)
+
+
+def validation_section(prior: Prior) -> str:
+    """What tasks say that were left out."""
+    parts = []
+    if not prior.heldout.checked:
+        parts.append(paragraph("There are too few tasks to leave any out: nothing is vouched for."))
+    else:
+        pictures = [_gains(prior)]
+        if prior.replays is not None:
+            pictures.append(_regret(prior.replays))
+        parts += [_verdict(prior), figures(*pictures), _harm(prior)]
+    if prior.outliers:
+        names = first_of(prior.outliers)
+        parts.append(
+            paragraph(f"Predicted worse than white noise by the other tasks: {names}.", "soft")
+        )
+    return section("How far it can be trusted", *parts)
+
+
+def _verdict(prior: Prior) -> str:
+    held = prior.heldout
+    better, count = held.better_than_cold, len(held.log_scores)
+    if prior.helps:
+        text = (
+            f"The history helps: learned from the others, it predicts {better} of {count} "
+            "left-out tasks better than a cold start."
+        )
+        return paragraph(text, "good")
+    text = (
+        "The history is not used: learned from the others, it predicts the typical left-out task "
+        f"hardly better than guessing: its score is {held.log_score:.2f} and has to be "
+        f"{NEEDED_LOG_SCORE} or more. Decisions are those of a cold start."
+    )
+    return paragraph(text, "bad")
+
+
+def _gains(prior: Prior) -> str:
+    """Every left-out task: cold start across, history up; above the diagonal it helped."""
+    held = prior.heldout
+    names = prior.heldout_names
+    covering = Axis.covering("", held.log_scores, held.cold_log_scores)
+    low, high = max(covering.low, WORST_SHOWN), max(covering.high, WORST_SHOWN + 1)
+    chart = SvgChart(
+        Axis("score of a cold start", low, high), Axis("score with the history", low, high)
+    )
+    tips = [
+        f"{name}\nhistory {g:.2f}, cold {c:.2f}"
+        for name, g, c in zip(names, held.log_scores, held.cold_log_scores, strict=True)
+    ]
+    chart.line([low, high], [low, high], REFERENCE)
+    chart.dots(held.cold_log_scores, held.log_scores, LEARNED, tips=tips, size=8)
+    caption = (
+        "One dot per left-out task; above the line the history predicts better. A score of 0 is "
+        "as good as guessing by level and spread alone, and 1 makes what was measured e = 2.7 "
+        f"times as likely. Scores below {WORST_SHOWN:g} are drawn there."
+    )
+    return figure(chart, "Prediction of left-out tasks", caption)
+
+
+def _regret(replays: Replays) -> str:
+    """Replays of the optimizer on past tasks, each with a prior learned from others."""
+    last = replays.evaluations
+    steps = np.arange(1, last + 1)
+    means = {
+        name: values[:, :last].mean(axis=0)
+        for name, values in (("random search", replays.random), (WITH_HISTORY, replays.regret))
+    }
+    highest = max(float(max(mean.max() for mean in means.values())) * 1.2, 10 * FLOOR)
+    chart = SvgChart(
+        Axis("evaluations", 1, max(last, 2)), Axis("distance to the best", FLOOR, highest, log=True)
+    )
+    for (label, mean), style in zip(means.items(), (RANDOM, LEARNED), strict=True):
+        tips = [
+            f"{label}, {t} evaluations: {number(float(v))}"
+            for t, v in zip(steps, mean, strict=True)
+        ]
+        drawn = np.maximum(mean, FLOOR)
+        chart.line(steps, drawn, style, label=label)
+        chart.dots(steps, drawn, style, tips=tips, size=6)
+    distance = replays.within(0.9, last)
+    reached = f"are within {distance:.2g} spreads of" if distance > 0 else "have found"
+    caption = (
+        f"Mean over {len(replays.tasks)} left-out tasks. With the history, 9 of 10 tasks "
+        f"{reached} the best of their recorded rows after {last}."
+    )
+    if last < replays.regret.shape[1]:
+        caption += f" The axis stops at {last}: a task has no more recorded rows to choose from."
+    return figure(chart, "Tuning left-out tasks", caption)
+
+
+def _harm(prior: Prior) -> str:
+    """Left-out tasks for which the history is no good."""
+    held = prior.heldout
+    pairs = zip(prior.heldout_names, held.log_scores, held.cold_log_scores, strict=True)
+    worse = [name for name, learned, cold in pairs if learned < cold]
+    slower = () if prior.replays is None else prior.replays.worse_than_random
+    if not worse and not slower:
+        text = f"No negative transfer on any of {len(held.tasks)} left-out tasks."
+        return paragraph(text, "good")
+    texts = []
+    if worse:
+        texts.append(f"a cold start predicts {len(worse)} better ({first_of(worse)})")
+    if slower:
+        texts.append(f"random search was faster on {len(slower)} ({first_of(slower)})")
+    return paragraph(f"Negative transfer: of the left-out tasks, {', and '.join(texts)}.")
 
 
 def write_report(

@@ -28,16 +28,22 @@ from metakel.optimize import (
 )
 from metakel.optimize.outcomes import BLOCK, MOST
 from metakel.priors import Prior
-from metakel.report.configurations import failure_table, parallel, slices, trial_table, trial_tip
-from metakel.report.curves import curves_part
+from metakel.priors.summary import promise, useful
 from metakel.report.html import cards, facts, figure, figures, paragraph, section, table
+from metakel.report.trials import (
+    curves_part,
+    failure_table,
+    parallel,
+    slices,
+    trial_table,
+    trial_tip,
+)
 from metakel.space import Space
 from metakel.tuner import Store
 from metakel.tuner.source import Candidates, RunOptions, RunTask, Source, as_source
 
 CROWDED = 200  # more dots than this are small
 DOTS = 1000  # of at most so many values the configuration is shown
-USEFUL = 2.0  # a certificate above so many scales of a task says nothing
 STEPS = 100  # after at most so many of its values a run is looked at
 
 
@@ -296,23 +302,6 @@ def _rules(run: RunReplay) -> str:
     return paragraph(text) + table(rows[0], rows[1:]) if rows else ""
 
 
-def promise(prior: Prior, found: Certificate) -> str:
-    """The certificate in one sentence."""
-    if found.reason:
-        return f"Nothing is promised about the best configuration: {found.reason}."
-    if not _useful(prior, found, found.regret):
-        return "Nothing useful can be promised yet of how much better another one could be."
-    text = str(found)
-    return f"{text[:1].upper()}{text[1:]}."
-
-
-def _useful(prior: Prior, found: Certificate, regret: Any) -> Any:
-    """Whether regrets say something: they are not above what tasks usually differ by."""
-    if prior.scale.log:
-        return regret < found.lower if prior.info.minimize else np.isfinite(regret)
-    return regret <= USEFUL * prior.model.scale
-
-
 def _alarm(run: RunReplay) -> str:
     if run.alarm is not None:
         text = f"Alarm after {run.alarm.time} values: {run.alarm.reason}. "
@@ -387,12 +376,12 @@ def _expectations(prior: Prior, run: RunReplay) -> list[str]:
 
 
 def _certificate(prior: Prior, run: RunReplay) -> list[str]:
-    useful = np.where(_useful(prior, run.certificate, run.regret), run.regret, np.inf)
-    if not np.isfinite(useful).any():
+    shown = np.where(useful(prior, run.certificate, run.regret), run.regret, np.inf)
+    if not np.isfinite(shown).any():
         return []
     sure = f"{1 - run.certificate.delta:.0%}"
-    top = Axis.covering("", useful).high
-    chart = _followed(run, Axis("can be better by", 0, top), useful, number)
+    top = Axis.covering("", shown).high
+    chart = _followed(run, Axis("can be better by", 0, top), shown, number)
     caption = (
         f"Nothing is better than the best value by more than this, {sure} sure, if the task is "
         "like the past ones."

@@ -11,9 +11,9 @@ import numpy as np
 
 from metakel._arrays import Array
 from metakel.errors import Hint, InputError
+from metakel.space.configurations import Values, listed, storable, to_python
 from metakel.space.parameters import Categorical, Fixed, Float, Integer, Parameter
 from metakel.space.space import Space
-from metakel.space.text import Values, listed, storable, to_python
 
 # Numbers over two decades or more, and more evenly spread on the log scale, are taken on it.
 LOG_RATIO = 100.0

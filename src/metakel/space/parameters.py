@@ -13,7 +13,15 @@ from numpy.typing import NDArray
 
 from metakel._arrays import LARGEST, Array, is_number, shown
 from metakel.errors import Hint, InputError
-from metakel.space.text import Values, distinct, index_of, listed, own_value, quantity, to_python
+from metakel.space.configurations import (
+    Values,
+    distinct,
+    index_of,
+    listed,
+    own_value,
+    quantity,
+    to_python,
+)
 
 # Numbers that were rounded in a table may exceed a range by this share of it,
 RANGE_SLACK = 1e-9

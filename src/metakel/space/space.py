@@ -18,10 +18,9 @@ from metakel._arrays import Array, check_generator
 from metakel._files import read_text
 from metakel.errors import Hint, InputError, ShapeError
 from metakel.space import configurations as forms
-from metakel.space.configurations import Configuration, Row
+from metakel.space.configurations import Configuration, Row, Values, to_python
 from metakel.space.parameters import Categorical, Fixed, Float, Integer, Ordinal, Parameter
 from metakel.space.sums import Polytope, Sum, check_sums
-from metakel.space.text import Values, to_python
 
 KINDS: dict[str, type[Parameter]] = {
     cls.kind: cls for cls in (Float, Integer, Ordinal, Categorical, Fixed)
@@ -83,7 +82,8 @@ class Space:
         object.__setattr__(self, "conditions", tuple(self.conditions))
         object.__setattr__(self, "sums", tuple(Sum.of(said, self.names) for said in self.sums))
         self._check_conditions()
-        check_sums(self)
+        if self.sums:
+            check_sums(self)
         twice = [name for name, times in Counter(self.names).items() if times > 1]
         if twice:
             raise InputError(f"parameters named twice: {', '.join(sorted(twice))}")

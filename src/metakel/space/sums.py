@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from metakel._arrays import Array, is_number
 from metakel.errors import Hint, InputError
+from metakel.space.configurations import is_numeric, quantity
 from metakel.space.parameters import Float, Parameter
-from metakel.space.text import is_numeric, quantity
 
 if TYPE_CHECKING:
     from metakel.space.space import Space

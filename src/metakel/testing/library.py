@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from metakel.data import History
-from metakel.library._cards import METRICS, MINIMIZED
 from metakel.library._entries import Entry
+from metakel.library._priors import METRICS, MINIMIZED
 from metakel.priors import learn_prior
 from metakel.testing.laws import law
 

@@ -146,7 +146,10 @@ class Run:
         """A trial with a result, right or wrong."""
         if not self._has(number):
             raise InputError(f"trial {shown(number)} cannot be corrected: there is no such trial")
-        return _with_result(self.record[number])
+        trial = self.record[number]
+        if trial.state not in FINISHED:
+            raise _no_result(number, trial.state)
+        return trial
 
     def _has(self, number: int) -> bool:
         return is_integer(number) and 0 <= number < len(self.record)
@@ -398,12 +401,6 @@ class _Fold:
                 except InputError as error:
                     raise error.at(f"{self._where}, trial {fields['number']}") from None
             raise
-
-
-def _with_result(trial: Trial) -> Trial:
-    if trial.state not in FINISHED:
-        raise _no_result(trial.number, trial.state)
-    return trial
 
 
 def _no_result(number: int, state: str) -> InputError:

@@ -28,9 +28,8 @@ from metakel.optimize.model import Model
 from metakel.priors import Prior
 from metakel.search import CandidateTable, Domain, SearchSpace
 from metakel.space import Parameter, Space
-from metakel.tuner.events import Configuration, digest, plain
+from metakel.tuner.events import Configuration, Scale, digest, plain
 from metakel.tuner.journal import FORMAT, VERSION
-from metakel.tuner.scale import Scale
 
 DELTA = 0.2  # by default, the probability with which a certificate may fail
 

@@ -11,10 +11,9 @@ from typing import Any
 from metakel.errors import InputError
 from metakel.optimize.record import Trial
 from metakel.space import Space
-from metakel.tuner.events import Configuration, Event, check_header, result, stamped
+from metakel.tuner.events import Configuration, Event, Scale, check_header, result, stamped
 from metakel.tuner.fold import Run
 from metakel.tuner.journal import Journal, T
-from metakel.tuner.scale import Scale
 
 
 class Store:

@@ -23,14 +23,14 @@ from metakel._files import as_path, write_atomically, writing
 from metakel.errors import CannotWrite, Hint, InputError, first_of
 from metakel.io import Column
 from metakel.io.cleaning import normalized, without_bounds
-from metakel.io.outputs import LEFT_OUT, NOT_DONE, UNFINISHED, is_status, settled
+from metakel.io.outputs import is_status, settled
 from metakel.io.schema import meant
 from metakel.io.table_files import TableFile, empty_table, open_table
+from metakel.io.words import LEFT_OUT, NOT_DONE, UNFINISHED
 from metakel.learn import LearnedKernel
 from metakel.optimize import Reasons, Trial
 from metakel.priors import Prior
-from metakel.space.configurations import is_empty
-from metakel.space.text import as_float, quantity, split_unit
+from metakel.space.configurations import as_float, is_empty, quantity, split_unit
 from metakel.tuner.events import Configuration, Event, result
 from metakel.tuner.lock import reserved
 from metakel.tuner.source import Source

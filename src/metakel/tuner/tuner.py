@@ -16,6 +16,8 @@ from typing import Any, Literal
 import numpy as np
 
 from metakel._arrays import Array, is_integer, positive, shown
+from metakel.charts import card, items
+from metakel.charts import number as short
 from metakel.confidence import AlarmEvent
 from metakel.errors import InputError, MetaKelError
 from metakel.learn import LearnedKernel
@@ -28,7 +30,6 @@ from metakel.tuner.events import Configuration, Event, as_value, drawn, plain, r
 from metakel.tuner.fold import Run, age
 from metakel.tuner.journal import T, used_by_this_thread
 from metakel.tuner.lock import is_alive, this_process
-from metakel.tuner.show import tuner_card
 from metakel.tuner.source import Candidates, RunOptions, RunTask, Source, as_source
 from metakel.tuner.store import Store
 
@@ -254,7 +255,15 @@ class Tuner:
         return f"Tuner({self.source.output}: {counts}{best}{alarm})"
 
     def _repr_html_(self) -> str:
-        return tuner_card(self)
+        record, alarm, lines = self.trials, self.alarm, list[str]()
+        if record.observed:
+            best = self.best
+            lines.append(f"best {short(best.value)} at {self.space.show(best.x)}")
+        lines += [str(self.certificate), f"trust in the history: {self.trust:.0%}"]
+        if alarm is not None:
+            lines.append(f"ALARM after {alarm.time} values: {alarm.reason}")
+        title = f"Tuning {self.output}: {record.counts}"
+        return card(title, items(lines), record._repr_html_())
 
     # Ask
 

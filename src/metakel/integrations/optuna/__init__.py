@@ -6,8 +6,7 @@ except ImportError:
     raise ImportError("the Optuna sampler needs Optuna 5: pip install 'optuna>=5'") from None
 
 from metakel.integrations.optuna.pruner import MetaKelPruner
-from metakel.integrations.optuna.sampler import MetaKelSampler
-from metakel.integrations.optuna.stopping import StopAtCallback
+from metakel.integrations.optuna.sampler import MetaKelSampler, StopAtCallback
 from metakel.io.optuna import Studies
 
 __all__ = ["MetaKelPruner", "MetaKelSampler", "StopAtCallback", "Studies"]

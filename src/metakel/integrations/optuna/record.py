@@ -1,4 +1,4 @@
-"""What Optuna's storage says of a study: outcomes, and what running trials are about to try.
+"""What Optuna's storage says of a study: parameters, outcomes, and what is about to be tried.
 
 A pruned trial says that a configuration is bad, and not how bad: its last intermediate value was
 measured earlier than the others' values. So it counts as a value that is never the best. With a
@@ -13,21 +13,30 @@ from __future__ import annotations
 import json
 from bisect import insort
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import lru_cache
 from itertools import accumulate
-from math import isfinite, isnan
+from math import isclose, isfinite, isnan
 from statistics import median
 from typing import Any
 
+import numpy as np
+from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
 from metakel.curves import Curve, CurveModel, from_one
+from metakel.errors import InputError
 from metakel.io.stopped import TaskCurves, ends_of
 from metakel.optimize import Optimizer
 from metakel.optimize.record import NO_NOTE, UNPLACED, Note, Trial
+from metakel.space import Categorical, Fixed, Float, Parameter, Space
 
+# Values of a study's parameter that the prior's parameter must be able to place.
+PROBES = 33
+PLAIN = (type(None), bool, int, float, str)
 KEY = "metakel:params:"
 EXPECTED = "metakel:expected"  # a user attribute: what was expected of a trial when it was chosen
 LONGEST_WHY = 1500
@@ -38,6 +47,139 @@ UNANNOUNCED = timedelta(seconds=60)
 FEW, ENOUGH = 5, 5
 ADDED = timedelta(milliseconds=1)  # no trial that was run takes less than this
 PRUNED = Note(reason="pruned")
+
+
+def matching(distributions: Mapping[str, BaseDistribution], space: Space) -> dict[str, Parameter]:
+    """Parameters of a study, with their ranges there, that a prior on ``space`` can judge.
+
+    In the order of ``space``: the order in which a host names them must not decide anything.
+    """
+    found = {}
+    for name in (name for name in space.names if name in distributions):
+        distribution = distributions[name]
+        if _plain(distribution) and not distribution.single():
+            parameter = _match(name, distribution, space[name])
+            if parameter is not None:
+                found[name] = parameter
+    return found
+
+
+def handed_out(trial: FrozenTrial, space: Space) -> dict[str, Any]:
+    """What the parameters of a trial that a prior on ``space`` knows have been given so far.
+
+    Not those that are something else in the study than in the past.
+    """
+    known = matching(trial.distributions, space)
+    for name, distribution in trial.distributions.items():
+        if distribution.single() and name in space.free:
+            with suppress(InputError):
+                space[name].encode([trial.params[name]])
+                known[name] = space[name]
+    return {name: value for name, value in trial.params.items() if name in known}
+
+
+def joining(distributions: Mapping[str, BaseDistribution], space: Space) -> dict[str, Parameter]:
+    """Parameters of a study that a prior on ``space`` does not know, and that can join its model.
+
+    Not those that have the name of another parameter there. In the order of their names.
+    """
+    found = {}
+    for name, distribution in sorted(distributions.items()):
+        unknown = name not in space.names or isinstance(space[name], Fixed)
+        if unknown and _plain(distribution) and not distribution.single():
+            found[name] = Space.from_optuna({name: distribution})[name]
+    return found
+
+
+def chosen(distributions: Mapping[str, BaseDistribution], space: Space) -> Space | None:
+    """What is chosen by a prior on ``space``; None where it knows none of the parameters."""
+    known = matching(distributions, space)
+    if not known:
+        return None
+    known |= conditional(known, space)
+    ordered = [known[name] for name in space.names if name in known]
+    found = Space((*ordered, *joining(distributions, space).values()))
+    names = {*found.names}
+    return found.conditioned([c for c in space.conditions if {c.name, c.parent} <= names])
+
+
+def narrowed(past: Space, distributions: Mapping[str, BaseDistribution]) -> Space:
+    """The parameters of the past, with the ranges that a study is known to have for some of them.
+
+    Before the first completed trial nobody knows which parameters a study has.
+    """
+    known = matching(distributions, past)
+    found = Space(tuple(known.get(p.name, p) for p in past.parameters))
+    return found.conditioned(past.conditions)
+
+
+def conditional(known: Mapping[str, Parameter], space: Space) -> dict[str, Parameter]:
+    """Parameters that are there only with some choices of those that a study is known to have.
+
+    Trials without them do not show them, so that their ranges are those of the past.
+    """
+    found: dict[str, Parameter] = {}
+    for c in space.parents_first:
+        parent = known.get(c.parent, found.get(c.parent))
+        values = getattr(parent, "values", ())
+        if c.name not in known and 0 < sum(v in c.values for v in values) < len(values):
+            found[c.name] = space[c.name]
+    return found
+
+
+def nearest_value(name: str, value: Any, distribution: BaseDistribution, space: Space) -> Any:
+    """The value of a distribution nearest to one that the prior proposes.
+
+    InputError where there is none, for example because one is a number and the other a choice.
+    """
+    parameter = matching({name: distribution}, space).get(name)
+    if parameter is None:
+        raise InputError(f"parameter {name!r} is not what the prior knows by this name")
+    known = space[name]
+    if isinstance(parameter, Categorical) and isinstance(known, Float):
+        places = known.encode([*parameter.values, value], extrapolate=True)
+        apart = np.abs(places[:-1] - places[-1])
+        return parameter.values[int(np.argmin(apart))]
+    if isinstance(parameter, Float):  # a whole number may be near to one that is not whole
+        scale = Float(name, parameter.low, parameter.high, parameter.log)
+        return parameter.decode(np.clip(scale.encode([value], extrapolate=True), -1, 1))[0]
+    if isinstance(known, Categorical) and value not in parameter.choices:
+        return parameter.choices[0]  # the study leaves this one out, and no other is nearer
+    return parameter.decode(parameter.encode([value]))[0]
+
+
+def _plain(distribution: BaseDistribution) -> bool:
+    """Whether the values can be compared and written down; choices may be any object."""
+    if not isinstance(distribution, CategoricalDistribution):
+        return True
+    return all(isinstance(choice, PLAIN) for choice in distribution.choices)
+
+
+@lru_cache(maxsize=512)
+def _match(name: str, distribution: BaseDistribution, known: Parameter) -> Parameter | None:
+    if isinstance(known, Fixed):  # never varied, so nothing was learned about it
+        return None
+    try:
+        parameter = Space.from_optuna({name: distribution})[name]
+        probes = parameter.decode(parameter.sample(np.linspace(0, 1, PROBES, endpoint=False)))
+        if isinstance(known, Categorical) and set(parameter.choices) & set(known.values):
+            known.place(parameter.choices)  # of which some may be new
+        else:
+            known.encode(probes, extrapolate=True)
+    except InputError:
+        return None
+    return parameter
+
+
+def check_unchanged(name: str, chosen: Any, tried: Any) -> None:
+    """Before the first trial is completed, the study's own ranges and steps are not known."""
+    numbers = isinstance(chosen, int | float) and isinstance(tried, int | float)
+    if tried != chosen and not (numbers and isclose(tried, chosen, rel_tol=1e-12, abs_tol=1e-12)):
+        raise InputError(
+            f"strict: {chosen!r} was found safe for {name!r}, but the study does not allow it "
+            f"({tried!r} is nearest). Enqueue a first trial that you know to be safe "
+            "(study.enqueue_trial); the ranges of the study are known after it"
+        )
 
 
 # Trials by number, each with what was made of it.

@@ -1,4 +1,7 @@
-"""MetaKelSampler: translates between Optuna's record and `Prior.optimizer`, and decides nothing."""
+"""MetaKelSampler: translates between Optuna's record and `Prior.optimizer`, and decides nothing.
+
+Also the callback that stops its study once the best trial is certified.
+"""
 
 from __future__ import annotations
 
@@ -21,23 +24,22 @@ from metakel.errors import InputError
 from metakel.integrations.optuna.pruner import curves_of
 from metakel.integrations.optuna.record import (
     attempted,
+    check_unchanged,
+    chosen,
     finished_trials,
+    handed_out,
+    narrowed,
+    nearest_value,
     read_choice,
     running,
     write_choice,
     write_expectation,
 )
-from metakel.integrations.optuna.search_space import (
-    SourceStudies,
-    chosen,
-    handed_out,
-    narrowed,
-    nearest_value,
-)
-from metakel.integrations.optuna.strict import Strict, check_unchanged
-from metakel.integrations.optuna.study_replay import SamplerCache, StudyReplay, varying
+from metakel.integrations.optuna.sources import LOGGER, SourceStudies
+from metakel.integrations.optuna.study_replay import SamplerCache, Strict, StudyReplay, varying
 from metakel.library import ENTRIES, as_prior
 from metakel.optimize import Certificate, Trial
+from metakel.optimize.certificate import as_tolerance
 from metakel.priors import Prior
 from metakel.space import Space
 
@@ -496,3 +498,57 @@ def _check_direction(study: Study, prior: Prior) -> None:
             f"the past was {words[0]} but study {study.study_name!r} {words[1]}; values must mean "
             "the same in both, so create the study with the direction of the past"
         )
+
+
+CERTIFICATE = "metakel:certificate"  # a user attribute of the study
+
+
+class StopAtCallback:
+    """Callback that stops a study of a `MetaKelSampler` once the regret is small enough.
+
+    ``study.optimize(objective, n_trials=100, callbacks=[StopAtCallback("1%")])``. The certificate
+    is logged, and noted as the user attribute ``metakel:certificate`` of the study. Where there can
+    be none, a warning says why, and the study goes on.
+
+    Parameters
+    ----------
+    stop_at : float or str
+        The regret at which to stop, in units of the objective, or as in "1%" of the usual spread
+        of a past study.
+    delta : float
+        Probability with which the certificate may fail.
+    """
+
+    def __init__(self, stop_at: float | str, *, delta: float = 0.2) -> None:
+        if not isinstance(stop_at, str) or not stop_at.strip().endswith("%"):
+            as_tolerance(stop_at, None)
+        if not 0 < delta < 1:
+            raise InputError(f"delta is {delta}; expected a number between 0 and 1")
+        self.stop_at, self.delta = stop_at, delta
+        self._warned: set[str] = set()
+
+    def __call__(self, study: Study, trial: FrozenTrial) -> None:
+        """After a trial of the study."""
+        sampler = sampler_of(study)
+        certificate = sampler.certificate(study, delta=self.delta)
+        why = certificate.reason and str(certificate)
+        if outlook := not why and certificate.outlook(self.stop_at):
+            why = f"stop_at={self.stop_at} will not stop it: {outlook}"
+        if why:
+            if why not in self._warned:
+                LOGGER.warning("study %r: %s", study.study_name, why)
+            self._warned.add(why)
+        elif reached := certificate.reached(self.stop_at):
+            LOGGER.info("study %r stops: %s", study.study_name, reached)
+            study.set_user_attr(CERTIFICATE, str(certificate))
+            study.stop()
+
+
+def sampler_of(study: Study) -> MetaKelSampler:
+    """The sampler of a study, which has to be a `MetaKelSampler`."""
+    if not isinstance(study.sampler, MetaKelSampler):
+        raise InputError(
+            f"study {study.study_name!r} has a {type(study.sampler).__name__}; expected a "
+            "MetaKelSampler, as certificates are about its choices"
+        )
+    return study.sampler

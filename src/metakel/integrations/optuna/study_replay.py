@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from optuna.distributions import BaseDistribution
@@ -18,26 +18,31 @@ from optuna.trial import FrozenTrial, TrialState
 
 from metakel._arrays import Array, lock_of
 from metakel.errors import InputError
-from metakel.integrations.optuna.record import FEW, Made, Running, abandoned, asked_for
-from metakel.integrations.optuna.search_space import (
-    LOGGER,
-    SourceStudies,
+from metakel.integrations.optuna.record import (
+    FEW,
+    Made,
+    Running,
+    abandoned,
+    asked_for,
     conditional,
     joining,
     matching,
 )
-from metakel.integrations.optuna.strict import Strict
+from metakel.integrations.optuna.sources import LOGGER, SourceStudies
 from metakel.library import spelled
 from metakel.optimize import Optimizer, Record, Trial
 from metakel.priors import Prior
+from metakel.safe import SafePrior
 from metakel.search import SearchSpace
-from metakel.space import Parameter, Space
+from metakel.space import Float, Parameter, Space
 
 # Trials that differ by less than this in every input, of a range from -1 to 1, try nearly the same.
 NEAR = 0.1
 MOST_STUDIES = 16
+T = TypeVar("T")
 ANY_DELTA = 0.5  # of a model that promises nothing
 NOTHING_RUNNING = Running()
+HELD = None, 0.0
 
 
 def varying(prior: Prior) -> Space:
@@ -96,6 +101,50 @@ def _optimizer(
         extrapolate=delta is None,
         delta=ANY_DELTA if delta is None else delta,
     )
+
+
+@dataclass(frozen=True)
+class Strict:
+    """What a strict sampler promises, and from where it begins.
+
+    Parameters
+    ----------
+    delta : float
+        Probability that any of all configurations violates a constraint.
+    start : tuple of dict
+        Configurations that the user vouches for; without them past studies have to.
+    """
+
+    delta: float
+    start: tuple[Mapping[str, Any], ...] = ()
+
+    def optimizer(self, prior: Prior, space: Space, rng: np.random.Generator) -> Optimizer:
+        """The search on the space of a study, which has to be that of the past."""
+        free = prior.space.among([prior.space[name] for name in prior.space.free])
+        other = sorted({*space.names} ^ {*free.names})
+        if other:
+            raise InputError(
+                f"strict: the past studies and this one do not have the same parameters: "
+                f"{', '.join(map(repr, other))}; nothing can be promised then"
+            )
+        for parameter in space.parameters:
+            _check_range(parameter, prior.space)
+        assert prior.past is not None
+        limits = dict.fromkeys(prior.past.names[1:], HELD)
+        source = SafePrior(prior, limits, self.start)
+        return source.search(SearchSpace(space, prior.space), rng, self.delta)
+
+
+def _check_range(parameter: Any, past: Space) -> None:
+    known = past[parameter.name]
+    ends = [parameter.low, parameter.high] if isinstance(parameter, Float) else parameter.values
+    try:
+        known.encode(list(ends))
+    except InputError as error:
+        raise InputError(
+            f"strict: the range of {parameter.name!r} is not within that of the past studies "
+            f"({error}); nothing can be promised there"
+        ) from None
 
 
 class StudyReplay:
@@ -264,6 +313,15 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(names) or "none"
 
 
+def _kept(known: dict[Any, T], key: Any, make: Callable[[], T]) -> T:
+    """What is known by a key, or is made now; of a few keys only."""
+    if key not in known:
+        if len(known) == MOST_STUDIES:
+            known.clear()
+        known[key] = make()
+    return known[key]
+
+
 class SamplerCache:
     """What can be computed again, for the study seen last. A copy made by pickle begins empty."""
 
@@ -304,20 +362,15 @@ class SamplerCache:
 
     def spelled(self, prior: Prior, names: tuple[str, ...]) -> Prior:
         """A prior of the library with the names of a study."""
-        key = (prior, names)
-        if key not in self._spelled:
-            if len(self._spelled) == MOST_STUDIES:
-                self._spelled.clear()
-            self._spelled[key] = spelled(prior, names)
-        return self._spelled[key]
+        return _kept(self._spelled, (prior, names), lambda: spelled(prior, names))
 
     def certified(self, study: Study, past: SourceStudies, prior: Prior) -> Prior:
         """What was learned, with replays on the past; they are made when first asked for."""
-        if prior not in self._certified:
-            if len(self._certified) == MOST_STUDIES:
-                self._certified.clear()
-            self._certified[prior] = replace(prior, certificate=past.calibration(study))
-        return self._certified[prior]
+
+        def certified() -> Prior:
+            return replace(prior, certificate=past.calibration(study))
+
+        return _kept(self._certified, prior, certified)
 
     def knows(self, study: Study) -> bool:
         """Whether `learned` need not learn."""
@@ -326,11 +379,7 @@ class SamplerCache:
     def learned(self, study: Study, past: SourceStudies) -> Prior | None:
         """From the past without this study, where it is a part of it."""
         key = study._storage, study._study_id
-        if key not in self._learned:
-            if len(self._learned) == MOST_STUDIES:
-                self._learned.clear()
-            self._learned[key] = past.prior_for(study)
-        return self._learned[key]
+        return _kept(self._learned, key, lambda: past.prior_for(study))
 
     def log_parameters(
         self, study: Study, prior: Prior, common: Mapping[str, BaseDistribution], host: str

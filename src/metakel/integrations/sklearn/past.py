@@ -1,24 +1,28 @@
-"""Earlier searches on other data sets, of ours or of others, and what they teach."""
+"""Earlier searches on other data sets, what they measured, and what they teach."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
+from math import sqrt
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.base import is_classifier
+from sklearn.metrics import get_scorer
 
 from metakel.data import History
 from metakel.errors import InputError
-from metakel.integrations.sklearn.scoring import Measure, score_name
 from metakel.integrations.sklearn.search_space import Choice
 from metakel.library import Entry
 from metakel.priors import Prior, learn_prior
 from metakel.space import Space
+from metakel.space.configurations import to_python
 
 LOGGER = logging.getLogger("metakel")
 FEWEST_TASKS, FEWEST_RUNS = 3, 5  # of an own history that is learned from
@@ -113,17 +117,13 @@ def joined_with(prior: Prior, past: list[dict[str, Any]], entry: Entry, measure:
 
 def _spelled(parameters: Mapping[str, Any], prior: Prior, entry: Entry) -> dict[str, Any] | None:
     """A run of others as a configuration of the library, with the defaults of the package."""
-    own = {entry.spelled(n): "none" if v is None else _item(v) for n, v in parameters.items()}
+    own = {entry.spelled(n): "none" if v is None else to_python(v) for n, v in parameters.items()}
     full = {n: v for n, v in {**entry.defaults, **own}.items() if n in prior.space.names}
     if set(own) - set(full):
         return None
     with contextlib.suppress(InputError):
         return prior.space.decode(prior.space.settled(prior.space.encode([full])))[0]
     return None
-
-
-def _item(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
 
 
 @lru_cache(maxsize=8)  # the folds of an outer cross-validation learn from the same runs
@@ -138,3 +138,73 @@ def _taught(rows: str, space: Space, measure: Measure, beside: Prior | None) -> 
         extrapolate=True,
     )
     return learn_prior(history, library=beside)
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What a scorer says, as an output of a prior: ``of(score)`` is in units of ``metric``."""
+
+    metric: str
+    of: Callable[[float], float]
+
+    @property
+    def minimize(self) -> bool:
+        """Whether smaller is better."""
+        return self.metric in ("log_loss", "rmse", "mae")
+
+
+def _as_it_is(score: float) -> float:
+    return score
+
+
+def _negative(score: float) -> float:
+    return -score
+
+
+MEASURES = {
+    "neg_log_loss": Measure("log_loss", _negative),
+    "roc_auc": Measure("auc", _as_it_is),
+    "roc_auc_ovr": Measure("auc", _as_it_is),
+    "roc_auc_ovo": Measure("auc", _as_it_is),
+    "roc_auc_ovr_weighted": Measure("auc", _as_it_is),
+    "roc_auc_ovo_weighted": Measure("auc", _as_it_is),
+    "average_precision": Measure("auc", _as_it_is),
+    "accuracy": Measure("accuracy", _as_it_is),
+    "balanced_accuracy": Measure("balanced_accuracy", _as_it_is),
+    "f1": Measure("balanced_accuracy", _as_it_is),
+    "f1_macro": Measure("balanced_accuracy", _as_it_is),
+    "f1_micro": Measure("accuracy", _as_it_is),
+    "f1_weighted": Measure("accuracy", _as_it_is),
+    "neg_root_mean_squared_error": Measure("rmse", _negative),
+    "neg_mean_squared_error": Measure("rmse", lambda score: sqrt(max(-score, 0.0))),
+    "neg_mean_absolute_error": Measure("mae", _negative),
+    "r2": Measure("r2", _as_it_is),
+}
+
+
+def score_name(search: Any) -> str:
+    """Of the scorer that is searched for."""
+    scoring, name = search.scoring, search.refit if isinstance(search.refit, str) else None
+    if isinstance(scoring, Mapping):
+        name = name if name in scoring else next(iter(scoring))
+        scoring = scoring[name]
+    elif isinstance(scoring, Sequence) and not isinstance(scoring, str):
+        scoring = name or scoring[0]
+    if scoring is None:
+        return "accuracy" if is_classifier(search.estimator) else "r2"
+    return scoring if isinstance(scoring, str) else _named(scoring) or str(name or scoring)
+
+
+def _named(scorer: Any) -> str | None:
+    """What scikit-learn calls a scorer; the name of its function where it has none."""
+    function = getattr(scorer, "_score_func", None)
+    for name in MEASURES:
+        known = get_scorer(name)
+        if function is known._score_func and getattr(scorer, "_sign", None) == known._sign:
+            return name
+    return getattr(scorer if function is None else function, "__name__", None)
+
+
+def measure_of(search: Any) -> Measure:
+    name = score_name(search)
+    return MEASURES.get(name, Measure(name, float))

@@ -25,9 +25,16 @@ from sklearn.utils import check_random_state
 
 from metakel import library
 from metakel.errors import InputError
-from metakel.integrations.sklearn.evaluation import Evaluation
-from metakel.integrations.sklearn.past import joined_with, learned_from, past_runs
-from metakel.integrations.sklearn.scoring import MEASURES, Measure, measure_of, score_name
+from metakel.integrations.sklearn.evaluation import Evaluation, Untried
+from metakel.integrations.sklearn.past import (
+    MEASURES,
+    Measure,
+    joined_with,
+    learned_from,
+    measure_of,
+    past_runs,
+    score_name,
+)
 from metakel.integrations.sklearn.search_space import (
     Choice,
     Searched,
@@ -38,7 +45,6 @@ from metakel.integrations.sklearn.search_space import (
     searched_with,
     wider,
 )
-from metakel.integrations.sklearn.untried import Untried
 from metakel.priors import Prior, cold_prior
 from metakel.space import Fixed, Space
 

@@ -1,4 +1,4 @@
-"""All configurations of a run: parallel coordinates, a slice per parameter, and a table."""
+"""Trials of a run: parallel coordinates, a slice per parameter, tables, and learning curves."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ import io
 from collections import Counter
 from collections.abc import Sequence
 from html import escape
+from math import isfinite
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from metakel.charts import LEARNED, OBSERVED, Axis, SvgChart, clip, number, short
-from metakel.optimize import Trial
+from metakel.charts import ALARM, LEARNED, OBSERVED, Axis, Style, SvgChart, clip, number, short
+from metakel.optimize import Record, Trial
 from metakel.priors import Prior
-from metakel.report.html import downloadable, figure, paragraph, table
+from metakel.report.html import downloadable, figure, figures, paragraph, table
 from metakel.space import Categorical, Float, Ordinal, Parameter
 
 SHOWN_TRIALS = 10
@@ -27,6 +28,7 @@ WIDE, NARROW, HEIGHT, TOP, BOTTOM, LEFT, RIGHT = 860, 420, 284, 34, 54, 92, 60
 LETTER = 9  # the width of one, at most, in names of axes
 FEW = 4  # axes that fit into the width of any other chart, on a telephone too
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
+MOST = 60  # curves that are drawn, the last ones
 
 
 def trial_tip(trial: Trial) -> str:
@@ -71,7 +73,8 @@ def parallel(prior: Prior, trials: Sequence[Trial]) -> list[str]:
     few = len(axes) <= FEW
     width = NARROW if few else WIDE
     across = np.linspace(LEFT, width - RIGHT, len(axes))
-    marks = [_upright(x) for x in across]
+    ends = f'y1="{TOP}" y2="{HEIGHT - BOTTOM}"'
+    marks = [f'<line class="grid" x1="{x:.0f}" x2="{x:.0f}" {ends}/>' for x in across]
     for i in np.argsort(ranks):
         ups = [(x, column[i]) for x, column in zip(across, heights, strict=True)]
         points = " ".join(f"{x:.0f},{_up(up):.1f}" for x, up in ups if up is not None)
@@ -96,7 +99,11 @@ def trial_table(prior: Prior, trials: Sequence[Trial]) -> str:
     order = sorted(trials, key=lambda trial: sign * float(trial.value or 0.0))
     space = prior.space
     rows = [
-        [str(t.number), number(float(t.value or 0.0)), _guess(t), *space.cells(t.point)]
+        [
+            *(str(t.number), number(float(t.value or 0.0))),
+            "" if t.note.expected is None else number(t.note.expected[0]),
+            *space.cells(t.point),
+        ]
         for t in order[:SHOWN_TRIALS]
     ]
     shown = table(["trial", prior.info.output, "expected", *space.names], rows, "whole-width")
@@ -177,10 +184,6 @@ def _up(fraction: float) -> float:
     return HEIGHT - BOTTOM - fraction * (HEIGHT - BOTTOM - TOP)
 
 
-def _upright(x: float) -> str:
-    return f'<line class="grid" x1="{x:.0f}" x2="{x:.0f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}"/>'
-
-
 def _scale(axis: Axis, x: float, row: int) -> str:
     """The ends or categories of an axis, and its name below, in one of two rows."""
     ticks = axis.names(9, HEIGHT - BOTTOM - TOP)
@@ -197,5 +200,46 @@ def _scale(axis: Axis, x: float, row: int) -> str:
     )
 
 
-def _guess(trial: Trial) -> str:
-    return "" if trial.note.expected is None else number(trial.note.expected[0])
+def curves_part(record: Record, output: str) -> str:
+    """Nothing where no run has a curve."""
+    drawn = [t for t in record if t.note.curve and t.state in ("complete", "stopped")][-MOST:]
+    if not drawn:
+        return ""
+    return figures(_picture(record, drawn, output)) + _stopped(record)
+
+
+def _picture(record: Record, drawn: Sequence[Trial], output: str) -> str:
+    values = [v for t in drawn for v in t.note.curve.values() if isfinite(v)]
+    last = max(max(t.note.curve) for t in drawn)
+    chart = SvgChart(Axis("steps", 1, max(last, 2)), Axis.covering(output, np.array(values)))
+    for i, trial in enumerate(t for t in drawn if t.state == "complete"):
+        _draw(chart, trial, OBSERVED, "" if i else "made to its end")
+    stopped = [t for t in drawn if t.state == "stopped"]
+    for i, trial in enumerate(stopped):
+        _draw(chart, trial, ALARM, "" if i else "ended early")
+    ends = [max(t.note.curve) for t in stopped]
+    tips = [f"run {t.number}: {t.note.reason}" for t in stopped]
+    chart.dots(ends, [t.note.curve[max(t.note.curve)] for t in stopped], ALARM, tips=tips)
+    made = sum(max(curve) for curve in record.curves)
+    share = record.saved / max(made + record.saved, 1)
+    caption = (
+        f"Values by step. {len(record.stopped)} runs were ended early, which saved {record.saved} "
+        f"steps ({share:.0%} of all). The dots say what was expected of them at best, and the best "
+        "value at that time."
+    )
+    return figure(chart, "Learning curves", caption)
+
+
+def _draw(chart: SvgChart, trial: Trial, style: Style, label: str) -> None:
+    steps = sorted(trial.note.curve)
+    chart.line(steps, [trial.note.curve[s] for s in steps], style, label=label)
+
+
+def _stopped(record: Record) -> str:
+    """Which runs were ended early, where, and why."""
+    if not record.stopped:
+        return paragraph("No run was ended early.")
+    rows = [
+        (str(t.number), str(max(t.note.curve, default=0)), t.note.reason) for t in record.stopped
+    ]
+    return table(("stopped early", "after step", "because"), rows)
