@@ -27,8 +27,8 @@ from library.run import OWN, SMALL, drawn_runs, read_runs
 from metakel._codec import encode
 from metakel.curves import FORMAT as CURVES
 from metakel.curves import CurveModel
-from metakel.library._priors import METRICS, MINIMIZED, Card
 from metakel.library._entries import ENTRIES, Entry
+from metakel.library._priors import METRICS, MINIMIZED, Card
 from metakel.priors.prior import FORMAT
 from metakel.priors.regret_calibration import calibrate_folds
 from metakel.space import Space
