@@ -52,7 +52,6 @@ class Comparison:
 class Turn:
     """What a prior of some tasks was worth on the others."""
 
-    known: History
     prior: Prior
     compared: tuple[Comparison, ...]
 
@@ -96,7 +95,7 @@ def take_turn(known: History, unseen: History) -> Turn:
     learned = perf_counter() - start
     compared = tuple(compare(prior, task) for task in unseen)
     print(f"  learned from {known.m} in {learned:.1f} s, tuned the {unseen.m} others")
-    return Turn(known, prior, compared)
+    return Turn(prior, compared)
 
 
 def tune(prior: Prior, task: Task, journal: Path) -> Tuner:

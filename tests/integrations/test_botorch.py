@@ -8,11 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from botorch.acquisition import (
-    LogExpectedImprovement,
-    UpperConfidenceBound,
-    qUpperConfidenceBound,
-)
+from botorch.acquisition import LogExpectedImprovement, UpperConfidenceBound, qUpperConfidenceBound
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
 from botorch.optim import optimize_acqf
@@ -166,12 +162,7 @@ def test_your_own_function_is_optimized_without_gradients():
     with pytest.raises(InputError, match="with_grad"):
         optimize_acqf(acquisition, SQUARE, q=1, num_restarts=1, raw_samples=4)
     x, value = optimize_acqf(
-        acquisition,
-        SQUARE,
-        q=1,
-        num_restarts=2,
-        raw_samples=16,
-        options={"with_grad": False},
+        acquisition, SQUARE, q=1, num_restarts=2, raw_samples=16, options={"with_grad": False}
     )
     with torch.no_grad():
         assert value >= acquisition(torch.tensor(GRID)[:, None]).max() - 1e-4

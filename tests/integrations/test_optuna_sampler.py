@@ -23,11 +23,7 @@ from optuna_helpers import Refusing, learned, lr_loss, lr_past, past_studies
 from metakel import InputError, Prior, learn_prior
 from metakel.data import History
 from metakel.integrations.optuna import MetaKelSampler
-from metakel.integrations.optuna.record import (
-    EXPECTED,
-    chosen,
-    finished_trials,
-)
+from metakel.integrations.optuna.record import EXPECTED, chosen, finished_trials
 from metakel.integrations.optuna.study_replay import StudyReplay
 
 HERE = Path(__file__).parent

@@ -69,10 +69,7 @@ def test_numbers_and_whole_numbers_join_and_flags_stay_flags():
     two = {"data": ["b", "b"], "rate": [0.5, 4.5], "on": [True, False], "score": [1.0, 2.0]}
     space = History.from_frame([one, two], **WANTED).space
     assert isinstance(space["rate"], Float)
-    assert (space["rate"].low, space["rate"].high) == (
-        0.5,
-        4.5,
-    )
+    assert (space["rate"].low, space["rate"].high) == (0.5, 4.5)
     assert space["on"] == Categorical("on", (False, True))
 
 

@@ -56,11 +56,7 @@ def test_what_others_did_to_a_journal_is_named_with_its_line(journal, edit):
     rows = journal.read_bytes().splitlines(keepends=True)
     journal.write_bytes(b"".join(edit(rows)))
     before = journal.read_bytes()
-    for look in (
-        Journal(journal).read,
-        lambda: Store.open(journal),
-        lambda: Tuner(PRIOR, journal),
-    ):
+    for look in (Journal(journal).read, lambda: Store.open(journal), lambda: Tuner(PRIOR, journal)):
         with pytest.raises(InputError, match=r"line \d.*checksum"):
             look()
     assert journal.read_bytes() == before

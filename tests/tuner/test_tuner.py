@@ -137,11 +137,7 @@ def test_a_task_like_the_past_ones_rings_no_alarm_and_the_band_covers_it():
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"seed": 1}, "seed = 0"),
-        ({"delta": 0.4}, "delta = 0.2"),
-    ],
+    ("change", "message"), [({"seed": 1}, "seed = 0"), ({"delta": 0.4}, "delta = 0.2")]
 )
 def test_a_journal_refuses_other_settings(tmp_path, change, message):
     Tuner(PRIOR, tmp_path / "j")
@@ -188,10 +184,7 @@ def test_a_learned_kernel_decides_without_betting_on_its_selection(tmp_path):
     assert sequence.delta_learning == learned.delta
 
 
-GOOD = [
-    {"rate": 0.01, "depth": 6, "kind": "adam"},
-    {"rate": 0.02, "depth": 5, "kind": "adam"},
-]
+GOOD = [{"rate": 0.01, "depth": 6, "kind": "adam"}, {"rate": 0.02, "depth": 5, "kind": "adam"}]
 NEAR_THE_OPTIMUM = [
     {"rate": 0.011, "depth": 6, "kind": "adam"},
     {"rate": 0.009, "depth": 6, "kind": "adam"},

@@ -32,6 +32,7 @@ from metakel.io import (
 from metakel.io.optuna import Studies
 from metakel.io.schema import without_prefixes
 from metakel.io.stopped import Ends, TaskCurves, expected_ends
+from metakel.io.table_files import WORKBOOKS
 from metakel.optimize.record import Record
 from metakel.space import Space
 from metakel.tuner import Store
@@ -41,7 +42,7 @@ ENDINGS = (".jsonl", ".journal")
 
 def is_workbook(path: str | Path) -> bool:
     """Whether it is an Excel workbook."""
-    return str(path).lower().endswith((".xlsx", ".xlsm"))
+    return str(path).lower().endswith(WORKBOOKS)
 
 
 def is_parquet(path: str | Path) -> bool:

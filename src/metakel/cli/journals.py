@@ -172,10 +172,7 @@ def tell(
     ] = None,
     outputs: Annotated[
         list[str] | None,
-        typer.Option(
-            "--output",
-            help="name=value that was measured beside the value.",
-        ),
+        typer.Option("--output", help="name=value that was measured beside the value."),
     ] = None,
     constraints: Annotated[
         list[str] | None,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from math import exp
 from pathlib import Path
@@ -16,7 +15,16 @@ import typer
 from metakel._files import writing
 from metakel.cli.console import Json, at_terminal, emit, note, refuse_overwriting, say
 from metakel.cli.history import HistoryOptions, with_journals
-from metakel.cli.options import Rename, Sheets, TaskColumn, read_named_numbers
+from metakel.cli.options import (
+    Delimiter,
+    Minimize,
+    NoParameter,
+    OutputColumn,
+    Rename,
+    Sheets,
+    TaskColumn,
+    read_named_numbers,
+)
 from metakel.cli.safe import AlsoRecorded, Noise
 from metakel.curves import CurveModel
 from metakel.data import History
@@ -35,18 +43,10 @@ WIDTH = 80  # of the choices of one parameter in it
 def look(
     history: Annotated[list[str], typer.Argument(help="Past runs: .csv(.gz), .xlsx, .parquet.")],
     task: TaskColumn = "",
-    output: Annotated[str, typer.Option(help="Column with the measured value.")] = "",
-    minimize: Annotated[
-        bool | None,
-        typer.Option("--minimize/--maximize", help="Whether smaller is better."),
-    ] = None,
-    exclude: Annotated[
-        list[str] | None, typer.Option(help="A column that is no parameter, or several (a,b).")
-    ] = None,
-    delimiter: Annotated[
-        str | None,
-        typer.Option(help="Separates cells, such as ';' or tab. [default: the header decides]"),
-    ] = None,
+    output: OutputColumn = "",
+    minimize: Minimize = None,
+    exclude: NoParameter = None,
+    delimiter: Delimiter = None,
     sheet: Sheets = None,
     rename: Rename = None,
     json: Json = False,
@@ -65,19 +65,11 @@ def look(
     options.check()
     schema = options.propose()
     assert schema.space is not None
-    command = shlex.join(
-        ["metakel", "learn", *history, *_as_options(schema, delimiter, sheet, rename)]
-    )
+    command = shlex.join(["metakel", "learn", *history, *_as_options(schema, options)])
     if json:
         found = {p.name: p.describe() for p in schema.space.parameters}
-        emit(
-            {
-                "command": command,
-                "parameters": found,
-                "notes": list(schema.notes),
-                "doubtful": dict(schema.doubtful),
-            }
-        )
+        more = {"notes": list(schema.notes), "doubtful": dict(schema.doubtful)}
+        emit({"command": command, "parameters": found, **more})
         return
     say("parameters")
     say(str(schema.space))
@@ -87,13 +79,8 @@ def look(
         note(f"note: {text}")
 
 
-def _as_options(
-    schema: Schema,
-    delimiter: str | None,
-    sheets: Sequence[str] | None,
-    rename: Sequence[str] | None,
-) -> list[str]:
-    """The schema in the words of `metakel learn`."""
+def _as_options(schema: Schema, typed: HistoryOptions) -> list[str]:
+    """The schema in the words of `metakel learn`, beside how its files are read."""
     assert schema.space is not None
     words = ["--task", schema.roles.task, "--output", schema.roles.output]
     words.append("--minimize" if schema.minimize else "--maximize")
@@ -105,9 +92,9 @@ def _as_options(
         if len(p.choices) > 1 and all(map(is_numeric, p.choices)):
             words += ["--category", p.name]
     words += [word for total in schema.space.sums for word in ("--sum", str(total))]
-    words += [word for name in sheets or () for word in ("--sheet", name)]
-    words += [word for text in rename or () for word in ("--rename", text)]
-    said = {"--status": schema.roles.status, "--delimiter": delimiter}
+    words += [word for name in typed.sheets or () for word in ("--sheet", name)]
+    words += [word for text in typed.rename or () for word in ("--rename", text)]
+    said = {"--status": schema.roles.status, "--delimiter": typed.delimiter}
     return [*words, *(word for name, v in said.items() if v is not None for word in (name, v))]
 
 
@@ -120,24 +107,16 @@ def learn(
         ),
     ] = None,
     task: TaskColumn = "",
-    output: Annotated[str, typer.Option(help="Column with the measured value.")] = "",
+    output: OutputColumn = "",
     also: AlsoRecorded = None,
     noise: Noise = None,
     out: Annotated[Path, typer.Option("-o", "--out", help="Where to save.")] = Path("prior.json"),
-    minimize: Annotated[
-        bool | None,
-        typer.Option(
-            "--minimize/--maximize",
-            help="Whether smaller is better. [default: larger, asked for a loss]",
-        ),
-    ] = None,
+    minimize: Minimize = None,
     inputs: Annotated[
         list[str] | None,
         typer.Option("--input", help="A parameter, or several (a,b). [default: other columns]"),
     ] = None,
-    exclude: Annotated[
-        list[str] | None, typer.Option(help="A column that is no parameter, or several (a,b).")
-    ] = None,
+    exclude: NoParameter = None,
     log: Annotated[
         list[str] | None,
         typer.Option(help="A parameter on a log scale. [default: the data decide]"),
@@ -176,10 +155,7 @@ def learn(
     extrapolate: Annotated[
         bool, typer.Option("--extrapolate", help="Accept rows beyond the ranges of --space.")
     ] = False,
-    delimiter: Annotated[
-        str | None,
-        typer.Option(help="Separates cells, such as ';' or tab. [default: the header decides]"),
-    ] = None,
+    delimiter: Delimiter = None,
     sheet: Sheets = None,
     rename: Rename = None,
     journals: Annotated[

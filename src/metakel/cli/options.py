@@ -21,6 +21,21 @@ from metakel.tuner import Tuner
 PriorPath = Annotated[
     Path, typer.Argument(help="The file that `metakel learn` wrote, or library:NAME[:METRIC].")
 ]
+OutputColumn = Annotated[str, typer.Option(help="Column with the measured value.")]
+NoParameter = Annotated[
+    list[str] | None, typer.Option(help="A column that is no parameter, or several (a,b).")
+]
+Minimize = Annotated[
+    bool | None,
+    typer.Option(
+        "--minimize/--maximize",
+        help="Whether smaller is better. [default: larger, asked for a loss]",
+    ),
+]
+Delimiter = Annotated[
+    str | None,
+    typer.Option(help="Separates cells, such as ';' or tab. [default: the header decides]"),
+]
 TaskColumn = Annotated[str, typer.Option(help="Column that names the past task.")]
 Sheets = Annotated[
     list[str] | None,
@@ -62,12 +77,10 @@ CandidatesPath = Annotated[
 ]
 Fix = Annotated[list[str] | None, typer.Option("--fix", help="name=value to hold fixed.")]
 Range = Annotated[
-    list[str] | None,
-    typer.Option("--range", help="name=low..high, a narrower range."),
+    list[str] | None, typer.Option("--range", help="name=low..high, a narrower range.")
 ]
 Exclude = Annotated[
-    list[str] | None,
-    typer.Option("--exclude", help="name=value, a choice that cannot be tried."),
+    list[str] | None, typer.Option("--exclude", help="name=value, a choice that cannot be tried.")
 ]
 Sums = Annotated[
     list[str] | None,
@@ -87,8 +100,7 @@ Delta = Annotated[
     ),
 ]
 AcceptAlarm = Annotated[
-    bool,
-    typer.Option("--accept-alarm", help="Go on after an alarm that has stopped the run."),
+    bool, typer.Option("--accept-alarm", help="Go on after an alarm that has stopped the run.")
 ]
 TaskName = Annotated[
     str, typer.Option("--task", help="Name of the task; a journal of another one is refused.")

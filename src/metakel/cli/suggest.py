@@ -60,8 +60,7 @@ def suggest(
     table: TablePath = None,
     sheet: Sheet = None,
     confirm: Annotated[
-        bool,
-        typer.Option("--confirm", help="Results in tables far beyond their range are right."),
+        bool, typer.Option("--confirm", help="Results in tables far beyond their range are right.")
     ] = False,
     observed: Observed = None,
     candidates: CandidatesPath = None,

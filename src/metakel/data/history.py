@@ -15,12 +15,12 @@ from metakel import io
 from metakel._arrays import Array, as_numbers, as_points, as_values, check_generator
 from metakel.charts import text_card
 from metakel.errors import InputError, ShapeError, first_of
-from metakel.io.columns import grouped, is_missing
+from metakel.io.columns import grouped
 from metakel.io.optuna import Studies
 from metakel.io.propose import proposal
 from metakel.io.read import assemble
 from metakel.space import Space
-from metakel.space.configurations import distinct
+from metakel.space.configurations import distinct, is_missing
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 
 from metakel._arrays import Array
 from metakel.errors import Hint, InputError
-from metakel.io.columns import Column, Mask, is_missing
+from metakel.io.columns import Column, Mask
 from metakel.io.words import FAILED, MISSING, is_share
 from metakel.space.configurations import (
     as_float,
     as_number,
     has_decimal_comma,
     is_integer_text,
+    is_missing,
     is_number_text,
     is_numeric,
     split_unit,
@@ -414,10 +415,7 @@ def odd_values(name: str, values: Array, place: Place) -> str:
         alike = {int((sorted_ == end).sum()) for end in sorted_[[0, -1]]}
         counts |= {count for count in alike if count <= SENTINELS * len(rows)}
     for count in sorted(counts):
-        for odd, others in (
-            (order[-count:], sorted_[:-count]),
-            (order[:count], sorted_[count:]),
-        ):
+        for odd, others in ((order[-count:], sorted_[:-count]), (order[:count], sorted_[count:])):
             near = float(values[odd[0]] if values[odd[0]] > others[-1] else values[odd[-1]])
             if _far(near, float(others[0]), float(others[-1])):
                 first = int(odd[0])

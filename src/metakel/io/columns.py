@@ -17,6 +17,7 @@ from metakel.space.configurations import (
     as_number,
     distinct,
     is_empty,
+    is_missing,
     is_numeric,
     split_unit,
     to_python,
@@ -148,21 +149,6 @@ class Column:
 
 
 Columns = dict[str, Column]
-
-
-def is_missing(value: Any) -> bool:
-    """Whether it is None, nan, or pandas' NA."""
-    try:
-        return value is None or bool(value != value)
-    except (TypeError, ArithmeticError):  # NA, and a signaling nan of decimal
-        return True
-    except ValueError:  # an array
-        return False
-    except Exception as error:  # whatever an object of others raises
-        raise InputError(
-            f"a cell of type {type(value).__name__} cannot be compared ({type(error).__name__}); "
-            "expected numbers or text"
-        ) from None
 
 
 def check_names(names: Iterable[str], where: str) -> None:

@@ -67,9 +67,7 @@ def join_studies(
     return replace(found, conflicts=conflicts, noise=noise)
 
 
-def merge_spaces(
-    found: Iterable[tuple[str, Parameter]],
-) -> tuple[Space, list[str], dict[str, str]]:
+def merge_spaces(found: Iterable[tuple[str, Parameter]]) -> tuple[Space, list[str], dict[str, str]]:
     """One space for all, from pairs of a study's name and a parameter that it has.
 
     Its ranges are wide enough for each. Also notes on where studies differ, and for parameters that

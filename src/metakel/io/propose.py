@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from metakel._arrays import Array
 from metakel.errors import Hint, InputError, typed_list
 from metakel.io.cleaning import MOSTLY, odd_values
-from metakel.io.columns import MIN_ROWS, UNNAMED, Column, Mask, counts_rows, is_missing
+from metakel.io.columns import MIN_ROWS, UNNAMED, Column, Mask, counts_rows
 from metakel.io.read import Rows, clean_rows, prepare
 from metakel.io.relations import InputTable, find_blends, find_sums, nearly_sums
 from metakel.io.schema import Schema, Table, TaskLabels, known_export
 from metakel.io.words import is_bookkeeping, is_metric, is_score, is_time
 from metakel.space import Categorical, Condition, Fixed, Float, Parameter, Space, infer_space
-from metakel.space.configurations import as_number
+from metakel.space.configurations import as_number, is_missing
 from metakel.space.infer import DATE, MOST_CATEGORIES
 
 # Whole numbers below this are exact as floats.

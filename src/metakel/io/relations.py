@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metakel._arrays import Array
-from metakel.io.columns import Column, Columns, Mask, grouped, is_missing
+from metakel.io.columns import Column, Columns, Mask, grouped
 from metakel.io.schema import Schema, TaskLabels
 from metakel.space import Condition, Sum
-from metakel.space.configurations import own_value
+from metakel.space.configurations import is_missing, own_value
 from metakel.space.infer import MOST_CATEGORIES
 
 # A parameter that more tasks did not record is left out; fewer tasks are left out themselves.

@@ -281,11 +281,7 @@ class EmbeddedReport:
 
 
 def embed_report(
-    prior: Prior,
-    *,
-    run: RunReplay | None = None,
-    title: str = "",
-    height: int = 700,
+    prior: Prior, *, run: RunReplay | None = None, title: str = "", height: int = 700
 ) -> EmbeddedReport:
     """The page for a notebook, which shows what this returns; ``height`` is in pixels."""
     page = render_report(prior, run=run, title=title)

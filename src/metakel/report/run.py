@@ -18,14 +18,7 @@ from metakel._arrays import Array
 from metakel.charts import ALARM, LEARNED, OBSERVED, REFERENCE, Axis, SvgChart, number, short
 from metakel.confidence import Alarm, AlarmEvent
 from metakel.errors import InputError
-from metakel.optimize import (
-    Certificate,
-    Expected,
-    Optimizer,
-    Reasons,
-    Record,
-    Trial,
-)
+from metakel.optimize import Certificate, Expected, Optimizer, Reasons, Record, Trial
 from metakel.optimize.outcomes import BLOCK, MOST
 from metakel.priors import Prior
 from metakel.priors.summary import promise, useful
@@ -35,6 +28,7 @@ from metakel.report.trials import (
     failure_table,
     parallel,
     slices,
+    to_draw,
     trial_table,
     trial_tip,
 )
@@ -321,7 +315,8 @@ def _chart(run: RunReplay, y: Axis) -> SvgChart:
 
 def _values(prior: Prior, run: RunReplay) -> str:
     values = np.array([trial.value for trial in run.trials], dtype=np.float64)
-    shown, improved = _shown(run), _changes(run.best)
+    improved = _changes(run.best)
+    shown = to_draw(len(values), DOTS, improved[::-1])
     tips = [trial_tip(run.trials[i]) for i in shown]
     chart = _chart(run, Axis.covering(prior.info.output, values))
     chart.steps(improved + 1, run.best[improved], LEARNED, label="best so far")
@@ -332,15 +327,6 @@ def _values(prior: Prior, run: RunReplay) -> str:
     if left_out:
         caption = f"{left_out} of {len(values)} values are not drawn."
     return figure(chart, "Values", caption, "values and the best so far")
-
-
-def _shown(run: RunReplay) -> NDArray[np.intp]:
-    """Rows of values to draw: all, or those that improved and others evenly spaced."""
-    t = len(run.trials)
-    if t <= DOTS:
-        return np.arange(t)
-    spaced = np.linspace(0, t - 1, DOTS // 2).round().astype(np.intp)
-    return np.union1d(spaced, _changes(run.best)[-DOTS // 2 :])
 
 
 def _changes(best: Array) -> NDArray[np.intp]:

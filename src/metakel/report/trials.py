@@ -145,15 +145,19 @@ def _harmless(cell: Any) -> Any:
     return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA) else cell
 
 
+def to_draw(count: int, most: int, first: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Which of so many to draw: all, or the ``first`` of an order and others evenly spaced."""
+    if count <= most:
+        return np.arange(count)
+    spaced = np.linspace(0, count - 1, most // 2).round().astype(np.intp)
+    return np.union1d(first[: most // 2], spaced)
+
+
 def _some(prior: Prior, trials: Sequence[Trial], most: int) -> NDArray[np.intp]:
-    """Rows to draw: all, or the best and others evenly spaced."""
-    if len(trials) <= most:
-        return np.arange(len(trials))
+    """Rows to draw, the best ones among them."""
     sign = 1.0 if prior.info.minimize else -1.0
     values = np.array([trial.value for trial in trials], dtype=np.float64)
-    best = np.argsort(sign * values, kind="stable")[: most // 2]
-    spaced = np.linspace(0, len(trials) - 1, most // 2).round().astype(np.intp)
-    return np.union1d(best, spaced)
+    return to_draw(len(trials), most, np.argsort(sign * values, kind="stable"))
 
 
 def _varying(prior: Prior) -> list[Parameter]:

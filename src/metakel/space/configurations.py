@@ -179,16 +179,24 @@ Row = Mapping[str, Any]
 Configuration = dict[str, Any]
 
 
-def is_empty(cell: Any) -> bool:
-    """Whether a cell holds nothing: None, nan, pandas' NA or blanks."""
-    if cell is None or (isinstance(cell, str) and not cell.strip()):
-        return True
+def is_missing(value: Any) -> bool:
+    """Whether it is None, nan, or pandas' NA."""
     try:
-        return bool(cell != cell)
-    except TypeError:  # NA is neither equal to itself nor different
+        return value is None or bool(value != value)
+    except (TypeError, ArithmeticError):  # NA, and a signaling nan of decimal
         return True
     except ValueError:  # an array
         return False
+    except Exception as error:  # whatever an object of others raises
+        raise InputError(
+            f"a cell of type {type(value).__name__} cannot be compared ({type(error).__name__}); "
+            "expected numbers or text"
+        ) from None
+
+
+def is_empty(cell: Any) -> bool:
+    """Whether a cell holds nothing: None, nan, pandas' NA or blanks."""
+    return (isinstance(cell, str) and not cell.strip()) or is_missing(cell)
 
 
 def inactive(space: Space, row: Row) -> set[str]:

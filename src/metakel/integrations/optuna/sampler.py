@@ -345,11 +345,7 @@ class MetaKelSampler(BaseSampler):
         self._independent.before_trial(study, trial)
 
     def after_trial(
-        self,
-        study: Study,
-        trial: FrozenTrial,
-        state: TrialState,
-        values: Sequence[float] | None,
+        self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None
     ) -> None:
         """Note what ``constraints_func`` says of the trial."""
         if self._constraints_func is not None:
