@@ -37,6 +37,7 @@ HERE = Path(__file__).parent
 PACKAGE = HERE.parent / "src" / "metakel" / "library"
 # Errors of a regression are in units of the target, which a new task chooses as it likes.
 ANY_UNIT = log(1e6)
+SMALLEST_UNIT = 1e-12  # errors below count as this
 FEWEST = 20  # data sets
 SHARED = 31  # the defaults, and configurations that all data sets have in common
 TRIED_FIRST, WORST = 3, log(2.0)  # configurations; a loss by a larger factor counts as this
@@ -227,10 +228,11 @@ def learned(
         prior = mk.learn_prior(part, **options)
         first = portfolio(rows, metric, {task.name for task in part}, entry)
         model = prior.model
+        info = replace(prior.info, tried_first=tuple(map(prior.space.round, first)))
         if metric in ("rmse", "mae"):
             anywhere = model.level_variance + (ANY_UNIT / model.scale) ** 2
             model = replace(model, level_variance=anywhere)
-        info = replace(prior.info, tried_first=tuple(map(prior.space.round, first)))
+            info = replace(info, log_floor=SMALLEST_UNIT)
         return replace(prior, info=info, model=model)
 
     prior = learn(history)

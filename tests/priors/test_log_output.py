@@ -7,9 +7,11 @@ import pytest
 from numpy.testing import assert_allclose
 
 import metakel as mk
+from metakel import library
 from metakel.cli import main
 from metakel.errors import InputError
 from metakel.optimize.outcomes import OutputScale
+from metakel.tuner.store import Store
 
 ROWS = np.linspace(0, 1, 30)
 
@@ -186,3 +188,52 @@ def test_the_command_line_takes_the_word(tmp_path, monkeypatch, capsys):
         assert not stop.value.code
         assert mk.Prior.load(out).scale.log is log
         assert ("log scale" in capsys.readouterr().out) is log
+
+
+def test_the_negative_of_a_loss_is_refused_and_changes_nothing(prior, tmp_path):
+    """All negative values would look alike as logarithms."""
+    optimizer = prior.optimizer()
+    x = optimizer.ask()
+    for value in (-3.0, [-3.0], np.array([-1e-9])):
+        points = [x] * len(value) if isinstance(value, list | np.ndarray) else x
+        with pytest.raises(InputError, match="not its negative"):
+            optimizer.tell(points, value)
+    assert not any(trial.value is not None for trial in optimizer.record)
+    optimizer.tell(x, 0.0)
+    assert optimizer.best().value == 0
+
+    journal = tmp_path / "run.jsonl"
+    tuner = mk.Tuner(prior, journal, budget=5)
+    asked, before = tuner.ask(), journal.read_bytes()
+    for refused in (
+        lambda: tuner.tell(asked, -3.0),
+        lambda: tuner.observe([{"x": 0.1}], [-3.0]),
+        lambda: Store.open(journal).tell({"x": 0.1}, -3.0, confirmed=True),
+    ):
+        with pytest.raises(InputError, match="not its negative"):
+            refused()
+    assert journal.read_bytes() == before
+    tuner.tell(asked, 3.0)
+    assert mk.Tuner(prior, journal, budget=5).best.value == 3.0
+
+
+def test_a_study_of_negative_losses_is_refused():
+    optuna = pytest.importorskip("optuna")
+    from metakel.integrations.optuna import MetaKelSampler
+
+    study = optuna.create_study(sampler=MetaKelSampler(prior="lightgbm"))
+    with pytest.raises(InputError, match="not its negative"):
+        study.optimize(lambda t: -t.suggest_float("learning_rate", 0.01, 0.3), n_trials=3)
+    assert study.trials[0].value < 0
+
+
+@pytest.mark.parametrize("unit", [1e-5, 1.0, 1e5])
+def test_errors_of_the_library_may_be_in_any_unit(unit):
+    """Errors differ from one another in every unit; below a floor they would be alike."""
+    optimizer = library.load("ridge", "rmse").optimizer()
+    scores = np.array([0.9, 0.5, 0.7])
+    for score in scores:
+        optimizer.tell(optimizer.ask(), unit * score)
+    assert optimizer.best().value == pytest.approx(0.5 * unit)
+    seen = optimizer.scale.to_model(unit * scores)
+    assert_allclose(np.diff(seen), -np.diff(np.log(scores)))

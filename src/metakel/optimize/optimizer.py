@@ -293,6 +293,7 @@ class Optimizer:
         if steps and len(X) != 1:
             raise InputError(f"tell: a curve and {len(X)} points; expected one point")
         values = [None] * len(X) if failed or stopped else as_values(value, len(X))
+        self.scale.refuse_negative([found for found in values if found is not None])
         noise = as_noise_levels(noise_std, len(X))
         feasible(constraints or {})
         bounds = {name: float(value) for name, value in (constraints or {}).items()}

@@ -43,6 +43,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metakel._arrays import Array, as_number
+from metakel.errors import InputError
 from metakel.optimize.record import Record, Trial
 
 
@@ -69,7 +70,17 @@ class OutputScale:
     def to_model(self, values: Any) -> Array:
         """As a model takes them in: larger is better."""
         found = np.asarray(values, dtype=np.float64)
+        self.refuse_negative(found)
         return self._sign * (np.log(np.maximum(found, self.floor)) if self.log else found)
+
+    def refuse_negative(self, values: Any) -> None:
+        """No value of an output that is learned on a log scale is below 0."""
+        least = np.min(values, initial=0.0, where=np.isfinite(values)) if self.log else 0.0
+        if least < 0:
+            raise InputError(
+                f"the value is {least:g}; expected a positive number, as the past was learned on a "
+                "log scale. Of an error, tell the error and not its negative"
+            )
 
     def from_model(self, values: Any) -> Array:
         """As users measure them."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import inf, isfinite
@@ -273,9 +273,10 @@ class Scale:
     @classmethod
     def of_journal(cls, header: Mapping[str, Any]) -> Scale:
         """That of the prior that a journal was begun with."""
-        ends: Sequence[float] = header.get("output_range") or (-inf, inf)
+        low, high = header.get("output_range") or (None, None)
+        ends = -inf if low is None else low, inf if high is None else high
         usual = header.get("usual")
-        return cls(header["output"], (ends[0], ends[1]), usual and (usual[0], usual[1]))
+        return cls(header["output"], ends, usual and (usual[0], usual[1]))
 
     @property
     def shares(self) -> bool:
@@ -290,6 +291,7 @@ class Scale:
         """
         signed = isinstance(cell, str) and "%" in cell
         value = self._share(number, cell) if signed and self.shares else number
+        self.refuse_impossible(value)
         if not confirmed:
             if not signed:
                 self._refuse_per_cent_for_shares(value)
@@ -338,6 +340,15 @@ class Scale:
     def _past(self) -> str:
         low, high = self.usual or (-inf, inf)
         return f"past tasks have {low:.3g} to {high:.3g}" if low < high else f"past {low:.3g}"
+
+    def refuse_impossible(self, value: Any) -> None:
+        """An output that is learned on a log scale is never below 0."""
+        low, high = self.ends
+        if is_number(value) and value < low and not isfinite(high):
+            raise InputError(
+                f"{self.output} is {value:g}; expected a number from {low:g}, as past tasks were "
+                "learned on a log scale. Of an error, tell the error and not its negative"
+            )
 
     def refuse_slip(self, value: Any) -> None:
         """A yield of 101 % is noise; one of 690 % is a slip. What is not finite has failed."""

@@ -111,13 +111,13 @@ class Source(ABC):
     @property
     def identity(self) -> dict[str, Any]:
         """What a journal notes, so that it goes on with the same source only."""
-        ends = self.output_range
+        ends = [end if np.isfinite(end) else None for end in self.output_range]
         return {
             "prior": self.digest,
             "output": self.output,
             "minimize": self.minimize,
             "space": self.space.to_dict(),
-            **({"output_range": list(ends)} if np.isfinite(ends).all() else {}),
+            **({} if ends == [None, None] else {"output_range": ends}),
             **({"usual": list(self.usual)} if self.usual is not None else {}),
             **({"rules": dict(self.rules)} if self.rules else {}),
             **({"anywhere": True} if self.anywhere else {}),

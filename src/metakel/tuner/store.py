@@ -81,6 +81,9 @@ class Store:
 
     def append(self, events: Sequence[Event]) -> None:
         """Note events; only within a `turn`."""
+        for event in events:
+            if "value" in event:
+                self.scale.refuse_impossible(event["value"])
         self._journal.append([stamped(event) for event in events])
         self.sync()
 
