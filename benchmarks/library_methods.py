@@ -60,12 +60,17 @@ class Trained:
         self._test: dict[str, float] = {}
 
     @property
+    def constants(self) -> dict[str, Any]:
+        """What every fit sets beside the parameters."""
+        return self.entry.beside(self.space.names)
+
+    @property
     def base(self) -> Any:
         return estimator(self.model, self.data.kind)
 
     def arguments(self, configuration: Arguments) -> dict[str, Any]:
         """Of the estimator, from a configuration of the library."""
-        return {**self.entry.constants, **self.entry.arguments(configuration)}
+        return {**self.constants, **self.entry.arguments(configuration)}
 
     def loss(self, arguments: Arguments) -> float:
         """Mean over the folds; infinite where a fit fails."""
@@ -221,12 +226,12 @@ def randomized(trained: Trained, fits: int, seed: int) -> Found:
     from sklearn.model_selection import RandomizedSearchCV
 
     search = RandomizedSearchCV(
-        trained.base.set_params(**trained.entry.constants), _distributions(trained), n_iter=fits,
+        trained.base.set_params(**trained.constants), _distributions(trained), n_iter=fits,
         scoring=trained.scoring, cv=trained.data.folds, refit=False, random_state=seed,
     )  # fmt: skip
     start = time.perf_counter()
     search.fit(trained.data.X, trained.data.y)
-    return _noted(trained, search, time.perf_counter() - start, trained.entry.constants)
+    return _noted(trained, search, time.perf_counter() - start, trained.constants)
 
 
 def halving(trained: Trained, fits: int, seed: int) -> Found:
@@ -236,14 +241,14 @@ def halving(trained: Trained, fits: int, seed: int) -> Found:
 
     rows = len(trained.data.y)
     search = HalvingRandomSearchCV(
-        trained.base.set_params(**trained.entry.constants), _distributions(trained),
+        trained.base.set_params(**trained.constants), _distributions(trained),
         n_candidates=27, factor=3, min_resources=rows // 9, max_resources=rows,
         scoring=trained.scoring, cv=trained.data.folds, refit=False, random_state=seed,
     )  # fmt: skip
     start = time.perf_counter()
     search.fit(trained.data.X, trained.data.y)
     wall, work = time.perf_counter() - start, 9
-    best = {**trained.entry.constants, **search.best_params_}
+    best = {**trained.constants, **search.best_params_}
     trained.loss(best)
     return Found([None] * (work - 1) + [best] * (fits - work + 1), [wall] * fits, 0.0)
 

@@ -38,11 +38,13 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import SVC
+from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from metakel import History, learn_prior, library
 from metakel.errors import InputError
 from metakel.integrations.sklearn import MetaKelSearchCV
+from metakel.integrations.sklearn.past import past_runs, rows_of
 from metakel.space import Categorical, Float, Space
 
 X, y = load_wine(return_X_y=True)
@@ -73,7 +75,7 @@ def test_a_model_in_a_pipeline_needs_neither_space_nor_history():
     assert [found[K] for found in search.cv_results_["params"][:3]] == first
     assert search.predict(X).shape == y.shape
     assert search.optimizer_.t == 4
-    assert search.stop_reason_ == "all 4 configurations were tried"
+    assert search.stop_reason_ == "n_iter = 4 configurations were tried"
 
 
 def test_results_have_the_columns_of_a_randomized_search():
@@ -382,14 +384,14 @@ def test_what_a_search_leaves_teaches_the_next(tmp_path):
     space = {"C": loguniform(1e-3, 1e2)}
     rng = np.random.default_rng(0)
 
-    def search(rows):
+    def search(rows, moved=0.0):
         found = MetaKelSearchCV(
             LogisticRegression(max_iter=500), space, n_iter=6, cv=3, prior=None, history=file
         )
-        return found.fit(X[rows], y[rows])
+        return found.fit(X[rows] + moved, y[rows])
 
-    for _ in range(3):
-        assert not search(rng.permutation(len(y))[:120]).prior_.info.tasks
+    for moved in (0.1, 0.2, 0.3):  # other data sets
+        assert not search(rng.permutation(len(y))[:120], moved).prior_.info.tasks
     assert len(file.read_text().splitlines()) == 18
     fourth = search(np.arange(len(y)))
     assert len(fourth.prior_.info.tasks) == 3
@@ -588,3 +590,96 @@ def test_what_a_space_leaves_out_stays_as_it_was_set(caplog):
     search = MetaKelSearchCV(forest, {"max_features": [0.2, 0.5, 0.9]}, n_iter=3, cv=2).fit(X, y)
     assert search.best_estimator_.n_estimators == 7
     assert "what was set" not in caplog.text
+
+
+class LGBMClassifier(ClassifierMixin, BaseEstimator):
+    """A tree with the name and the arguments of LightGBM's, which is not needed here."""
+
+    def __init__(
+        self, boosting_type="gbdt", learning_rate=0.1, n_estimators=100, num_leaves=31,
+        min_child_samples=20, subsample=1.0, subsample_freq=0, colsample_bytree=1.0,
+        reg_alpha=0.0, reg_lambda=0.0,
+    ):  # fmt: skip
+        self.boosting_type, self.learning_rate, self.n_estimators = (
+            boosting_type, learning_rate, n_estimators,
+        )  # fmt: skip
+        self.num_leaves, self.min_child_samples = num_leaves, min_child_samples
+        self.subsample, self.subsample_freq = subsample, subsample_freq
+        self.colsample_bytree, self.reg_alpha = colsample_bytree, reg_alpha
+        self.reg_lambda = reg_lambda
+
+    def fit(self, X, y):
+        if self.boosting_type == "goss" and self.subsample_freq:
+            raise ValueError("no bagging in GOSS")
+        leaves, least = max(int(self.num_leaves), 2), int(self.min_child_samples)
+        self.tree_ = DecisionTreeClassifier(
+            max_leaf_nodes=leaves, min_samples_leaf=least, random_state=0
+        ).fit(X, y)
+        self.classes_ = self.tree_.classes_
+        return self
+
+    def predict(self, X):
+        return self.tree_.predict(X)
+
+    def predict_proba(self, X):
+        return self.tree_.predict_proba(X)
+
+
+@pytest.mark.parametrize(
+    ("set_here", "space", "expected"),
+    [
+        ({}, None, {1}),  # subsample is searched, and has no effect without it
+        ({}, {"num_leaves": randint(4, 16)}, {0}),
+        ({"subsample_freq": 5, "subsample": 0.7}, {"num_leaves": randint(4, 16)}, {5}),
+        ({"subsample_freq": 5}, None, {5}),
+        ({}, {"subsample_freq": [0], "subsample": uniform(0.5, 0.5)}, {0}),
+        ({}, {"subsample_freq": [0, 5], "subsample": uniform(0.5, 0.5)}, {0, 5}),
+        ({"boosting_type": "goss"}, None, {0}),
+    ],
+)
+def test_what_a_parameter_needs_is_set_only_where_nobody_says_otherwise(set_here, space, expected):
+    model = LGBMClassifier(**set_here)
+    search = MetaKelSearchCV(model, space, n_iter=5, cv=2, error_score="raise").fit(X, y)
+    assert {
+        clone(model).set_params(**found).subsample_freq for found in search.cv_results_["params"]
+    } <= expected
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+
+
+def test_a_search_of_ours_and_what_was_set_on_others_join(caplog):
+    """They were left out for an argument that our own search had set."""
+    ours = MetaKelSearchCV(LGBMClassifier(), n_iter=3, cv=2).fit(X, y)
+    space = {"num_leaves": randint(4, 16)}
+    theirs = RandomizedSearchCV(
+        LGBMClassifier(n_estimators=8), space, n_iter=5, cv=2, random_state=0
+    ).fit(X, y)
+    found = MetaKelSearchCV(LGBMClassifier(), n_iter=1, cv=2, history=[ours, theirs]).fit(X, y)
+    assert "not used" not in caplog.text
+    assert found.prior_.info.tasks == ("search 1", "search 2")
+    assert any(
+        point["n_estimators"] == 8 for point in found.prior_.space.decode(found.prior_.best_runs.X)
+    )
+
+
+def test_folds_of_one_data_set_are_no_tasks(tmp_path, caplog):
+    """Of nested searches, none learns from one that saw its test rows; together they are one."""
+    path = tmp_path / "runs.jsonl"
+    search = MetaKelSearchCV(PIPE, n_iter=6, cv=2, history=path)
+    cross_val_score(search, X, y, cv=3)
+    assert caplog.text.count("saw some of these rows") == 2
+    after = clone(search).fit(X, y)  # all rows: those of before, and more
+    assert len(after.prior_.info.tasks) == 1
+    assert after.prior_.info.runs == 18
+    clone(search).fit(X[:90] + 1.0, y[:90])  # another data set
+    new = rows_of(X + 2.0, y)
+    found = past_runs(path, "", new, "KNeighborsClassifier", "accuracy")
+    assert len({run["task"] for run in found}) == 2
+    assert len(found) == 5 * 6
+
+
+@pytest.mark.parametrize("name", ["lightgbm", "LightGBM", "lgbm", "LGBMClassifier"])
+def test_a_prior_goes_by_any_of_its_names_and_for_a_model_with_its_parameters(name):
+    search = MetaKelSearchCV(LGBMClassifier(), prior=name, n_iter=1, cv=2).fit(X, y)
+    assert search.prior_.info.model == "lightgbm"
+    with pytest.raises(InputError, match="prior is of LightGBM, and GradientBoostingClassifier"):
+        MetaKelSearchCV(GradientBoostingClassifier(), prior=name).fit(X, y)

@@ -4,6 +4,7 @@ import csv
 import gzip
 import json
 import sys
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
@@ -13,6 +14,8 @@ import pytest
 import metakel as mk
 from metakel import library
 from metakel.errors import InputError
+from metakel.library._priors import beside as library_beside
+from metakel.library._priors import metric_called
 from metakel.testing import check_library_entry
 
 CARDS = library.list()
@@ -272,3 +275,28 @@ def test_past_studies_join_the_library_through_the_sampler():
             study.sampler = MetaKelSampler(own, prior="knn", seed=0)
             study.optimize(objective, n_trials=trials)
         assert [t.params for t in study.trials] == [t.params for t in usual.trials]
+
+
+@pytest.mark.parametrize(
+    ("name", "metric"),
+    [
+        ("RMSE", "rmse"), ("neg_root_mean_squared_error", "rmse"), ("binary_logloss", "log_loss"),
+        ("Log Loss", "log_loss"), ("ROC-AUC", "auc"), ("acc", "accuracy"), ("R²", None),
+        ("brier", None), ("yield", None),
+    ],
+)  # fmt: skip
+def test_a_metric_is_known_by_what_people_call_it(name, metric):
+    assert metric_called(name) == metric
+
+
+def test_a_library_of_another_metric_is_said_and_the_negative_of_a_loss_refused(caplog):
+    def own(output):
+        history = _own(_far_from_the_library)
+        return replace(history, report=replace(history.report, output=output))
+
+    assert library_beside("knn", own("acc"))[0].info.output == "accuracy"
+    assert not caplog.text
+    assert library_beside("knn", own("kappa"))[0].info.output == "auc"
+    assert "does not know the metric 'kappa': it takes that of auc" in caplog.text
+    with pytest.raises(InputError, match="not its negative"):
+        library_beside("knn", own("neg_log_loss"))

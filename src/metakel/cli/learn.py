@@ -239,7 +239,7 @@ def learn(
             say(str(prior.past))
     if curves:
         note(f"saved {curves}, for metakel tune {out} --step-pattern ... --curves {curves}")
-    note(f"saved {out}; next: metakel suggest {out} --table runs.csv, or metakel report {out}")
+    note(f"saved {out}; next: metakel suggest {out} --table new.csv, or metakel report {out}")
 
 
 def _saved_curves(past: History, out: Path) -> bool:

@@ -6,7 +6,7 @@ search of a user set a model up alike: `Entry.arguments` turns a configuration i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,7 +30,7 @@ class Entry:
     aliases : dict
         Other names of parameters, and the name here.
     constants : dict
-        What a fit sets beside the parameters.
+        By a parameter, the arguments without which it has no effect, where none is set.
     needs : dict
         Parameters that matter only where the estimator has this argument at this value.
     dense : tuple of str
@@ -39,6 +39,8 @@ class Entry:
         From a configuration to arguments of the estimator, where they differ.
     scaled : bool
         Whether its runs had features of mean 0 and variance 1.
+    names : tuple of str
+        What people call it, too.
     """
 
     name: str
@@ -46,17 +48,31 @@ class Entry:
     estimators: tuple[str, ...]
     defaults: Mapping[str, Any]
     aliases: Mapping[str, str] = field(default_factory=dict)
-    constants: Mapping[str, Any] = field(default_factory=dict)
+    constants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     needs: Mapping[str, tuple[str, Any]] = field(default_factory=dict)
     dense: tuple[str, ...] = ()
     arguments: Callable[[Mapping[str, Any]], dict[str, Any]] = _same
     scaled: bool = False
+    names: tuple[str, ...] = ()
 
     def spelled(self, name: str) -> str:
         """The name here of a parameter, however it is spelled; itself where it is not known."""
         bare = name.rpartition("__")[2]
         found = self.aliases.get(bare, bare)
         return found if found in self.parameters else name
+
+    def beside(self, searched: Container[str], set_to: Mapping[str, Any] = {}) -> dict[str, Any]:
+        """What a fit sets beside the parameters that are searched, by what the estimator has."""
+        return {
+            argument: value
+            for name, needed in self.constants.items()
+            for argument, value in needed.items()
+            if name in searched and not any(set_to.get(n) for n in self.spellings(argument))
+        }
+
+    def spellings(self, name: str) -> tuple[str, ...]:
+        """A parameter or an argument as it is called here, and its other names."""
+        return (name, *(other for other, own in self.aliases.items() if own == name))
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -99,6 +115,7 @@ LIGHTGBM = {
     "max_leaves": "num_leaves",
     "min_data_in_leaf": "min_child_samples",
     "min_data": "min_child_samples",
+    "bagging_freq": "subsample_freq",
 }
 XGBOOST = {**BOOSTED, "min_split_loss": "gamma"}
 CATBOOST = {
@@ -137,7 +154,9 @@ ENTRIES = {
                 "reg_lambda": 1e-6,
             },
             LIGHTGBM,
-            {"subsample_freq": 1},
+            {"subsample": {"subsample_freq": 1}},
+            needs={"subsample": ("boosting_type", "gbdt")},
+            names=("lgbm", "lgb"),
         ),
         Entry(
             "xgboost",
@@ -155,6 +174,7 @@ ENTRIES = {
                 "reg_lambda": 1.0,
             },
             XGBOOST,
+            names=("xgb",),
         ),
         Entry(
             "catboost",
@@ -190,6 +210,7 @@ ENTRIES = {
             ("RandomForestClassifier", "RandomForestRegressor"),
             FOREST,
             TREES,
+            names=("rf",),
         ),
         Entry(
             "extra_trees",
@@ -230,6 +251,7 @@ ENTRIES = {
             {"C": 1.0, "kernel": "rbf", "gamma": 0.1, "degree": 3},
             {"cost": "C"},
             scaled=True,
+            names=("svc", "svr"),
         ),
         Entry(
             "mlp",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import logging
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
@@ -26,6 +28,7 @@ from metakel.priors import Prior
 from metakel.priors.prior import FORMAT
 from metakel.space import Fixed
 
+LOGGER = logging.getLogger("metakel")
 PREFIX = "library:"
 METRICS = {
     "log_loss": "classification",
@@ -100,8 +103,7 @@ def as_prior(source: Any) -> Prior:
     if not str(source).startswith(PREFIX):
         path = Path(source)
         if not path.suffix and not path.exists():
-            known = ", ".join(ENTRIES)
-            raise InputError(f"there is no file {str(source)!r}; library:NAME has {known}")
+            raise InputError(f"there is no file {str(source)!r}; library:NAME has {_names()}")
         return Prior.load(source)
     name, _, metric = str(source).removeprefix(PREFIX).partition(":")
     return load(name, metric or None)
@@ -225,8 +227,7 @@ def card(name: str, metric: str | None = None) -> Card:
     """
     found = [entry for entry in list_cards() if entry.name == _model(name)]
     if not found:
-        known = ", ".join(dict.fromkeys(entry.name for entry in list_cards()))
-        raise InputError(f"the library has no prior for {name!r} yet; it has {known}")
+        raise InputError(f"the library has no prior for {name!r} yet; it has {_names()}")
     by_metric = {entry.metric: entry for entry in found}
     usual = (m for m in ("log_loss", "auc", "rmse", *by_metric) if m in by_metric)
     wanted = metric or next(usual)
@@ -239,10 +240,19 @@ def card(name: str, metric: str | None = None) -> Card:
 def _model(name: str) -> str:
     if name in ENTRIES:
         return name
+    bare = _bare(name)
     for entry in ENTRIES.values():
-        if name in entry.estimators:
+        if bare in map(_bare, (entry.name, entry.title, *entry.names, *entry.estimators)):
             return entry.name
-    raise InputError(f"the library has no model {name!r}; it has {', '.join(ENTRIES)}")
+    raise InputError(f"the library has no model {name!r}; it has {_names()}")
+
+
+def _names() -> str:
+    return ", ".join(dict.fromkeys(entry.name for entry in list_cards()))
+
+
+def _bare(name: str) -> str:
+    return re.sub("[^a-z0-9]", "", name.lower())
 
 
 def beside(library: Any, history: History) -> tuple[Prior, History]:
@@ -290,12 +300,47 @@ def beside(library: Any, history: History) -> tuple[Prior, History]:
 
 
 def _of_metric(library: Any, output: str, minimize: bool) -> Prior:
-    """By its name and that of the output; else the first metric of the same direction."""
+    """By its name and that of the output; else the first metric of the same direction, and so said.
+
+    The negative of a loss is refused: it would not be in units of the library.
+    """
     if not isinstance(library, str):
         return as_prior(library)
     name, _, metric = library.removeprefix(PREFIX).partition(":")
+    if metric:
+        return load(name, metric)
     of_model = [found for found in list_cards() if found.name == card(name).name]
     known = [found.metric for found in of_model]
-    fitting = [m for m in known if (m in MINIMIZED) == minimize]
-    wanted = metric or next((m for m in (output, *fitting) if m in known), None)
-    return load(name, wanted)
+    said = metric_called(output)
+    if said in MINIMIZED and said in known and not minimize:
+        raise InputError(
+            f"{output!r} is maximised, and the library has {said} of {name}, which is minimised; "
+            "expected the loss itself and not its negative, with minimize=True or --minimize"
+        )
+    if said not in known:
+        fitting = [m for m in known if (m in MINIMIZED) == minimize]
+        said = next(iter(fitting), None)
+        others = ", ".join(f"{name}:{m}" for m in known)
+        LOGGER.warning(
+            "the library does not know the metric %r: it takes that of %s; library= one of %s says "
+            "otherwise", output, said or known[0], others,
+        )  # fmt: skip
+    return load(name, said)
+
+
+# Of packages and of people; without "neg_", capitals and signs between words.
+CALLED = {
+    "log_loss": "logloss crossentropy binarylogloss multilogloss mlogloss nll",
+    "auc": "auc rocauc aucroc auroc",
+    "balanced_accuracy": "balancedaccuracy bacc",
+    "accuracy": "accuracy acc",
+    "rmse": "rmse rootmeansquarederror",
+    "mae": "mae meanabsoluteerror l1",
+    "r2": "r2 r2score rsquared",
+}
+
+
+def metric_called(name: str) -> str | None:
+    """The metric of the library that people call so; None for another one."""
+    bare = re.sub("[^a-z0-9]", "", name.lower().removeprefix("neg_"))
+    return next((metric for metric, names in CALLED.items() if bare in names.split()), None)

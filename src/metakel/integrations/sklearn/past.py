@@ -8,9 +8,10 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import sqrt
+from math import inf, sqrt
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 from sklearn.base import is_classifier
@@ -18,7 +19,7 @@ from sklearn.metrics import get_scorer
 
 from metakel.data import History
 from metakel.errors import InputError
-from metakel.integrations.sklearn.search_space import Choice
+from metakel.integrations.sklearn.search_space import Choice, changed_on
 from metakel.library import Entry
 from metakel.priors import Prior, learn_prior
 from metakel.space import Space
@@ -28,7 +29,79 @@ LOGGER = logging.getLogger("metakel")
 FEWEST_TASKS, FEWEST_RUNS = 3, 5  # of an own history that is learned from
 
 
-def past_runs(history: Any, task: str, estimator: str, score: str) -> list[dict[str, Any]]:
+SKETCH, COLUMNS = 64, 32  # hashes of rows that are kept, and columns that they are made of
+SHARED = 1 / 8  # of the hashes, from which on two data sets share rows
+
+
+def rows_of(X: Any, y: Any) -> list[int]:
+    """The smallest hashes of rows, by which two data sets are seen to share some.
+
+    None where that cannot be seen: X is not a table, or most of its rows are alike.
+    """
+    try:
+        hashes = np.uint64(np.shape(X)[-1])
+        for column in (*_columns(X), *_columns(y)):
+            hashes = (hashes ^ _bits(column)) * np.uint64(0x9E3779B97F4A7C15)
+            hashes ^= hashes >> np.uint64(29)
+    except (TypeError, ValueError, IndexError):
+        return []
+    distinct = np.unique(hashes >> np.uint64(11))
+    return distinct[:SKETCH].tolist() if 2 * len(distinct) > hashes.size else []
+
+
+def _columns(values: Any) -> list[Any]:
+    if values is None:
+        return []
+    if hasattr(values, "tocsc"):
+        return list(values.tocsc()[:, :COLUMNS].toarray().T)
+    found = np.asarray(values.iloc[:, :COLUMNS] if hasattr(values, "columns") else values)
+    return [found] if found.ndim == 1 else list(found.reshape(len(found), -1)[:, :COLUMNS].T)
+
+
+def _bits(column: Any) -> Any:
+    try:
+        return np.ascontiguousarray(column, dtype=np.float64).view(np.uint64)
+    except (TypeError, ValueError):
+        texts, places = np.unique(column.astype(str), return_inverse=True)
+        return np.array([crc32(text.encode()) for text in texts], dtype=np.uint64)[places]
+
+
+def _share(rows: Sequence[int], others: Sequence[int]) -> bool:
+    common = len({*rows} & {*others})
+    return common > 0 and common >= SHARED * min(len(rows), len(others))
+
+
+def _goes_on(rows: Sequence[int], earlier: Sequence[int]) -> bool:
+    """Whether all rows of an earlier data set are among these."""
+    most = rows[-1] if len(rows) == SKETCH else inf
+    return set(rows).issuperset(row for row in earlier if row <= most)
+
+
+def _of_other_data(runs: list[dict[str, Any]], rows: Sequence[int]) -> list[dict[str, Any]]:
+    """Without those that saw a part of these rows beside others, as folds of one data set do.
+
+    Searches that share rows are one task.
+    """
+    tasks: dict[str, tuple[str, Sequence[int]]] = {}
+    for run in runs:
+        seen = run.get("rows", ())
+        if run["task"] not in tasks:
+            same = (name for name, known in tasks.values() if _share(known, seen))
+            tasks[run["task"]] = next(same, run["task"]), seen
+    apart = {
+        task for task, (_, seen) in tasks.items() if not _share(seen, rows) or _goes_on(rows, seen)
+    }
+    if len(apart) < len(tasks):
+        LOGGER.warning(
+            "%d of %d searches in the history are not used: they saw some of these rows, as other "
+            "folds of one data set do", len(tasks) - len(apart), len(tasks),
+        )  # fmt: skip
+    return [{**run, "task": tasks[run["task"]][0]} for run in runs if run["task"] in apart]
+
+
+def past_runs(
+    history: Any, task: str, rows: Sequence[int], estimator: str, score: str
+) -> list[dict[str, Any]]:
     """Runs of other data sets: of a file, of fitted searches, or of ``cv_results_``."""
     if history is None:
         return []
@@ -52,14 +125,23 @@ def past_runs(history: Any, task: str, estimator: str, score: str) -> list[dict[
                 ) from None
             if same and row["task"] != task and row["score"] is not None:
                 found.append(row)
-        return found
+        return _of_other_data(found, rows)
     alone = not isinstance(history, Sequence)
     return [
-        {"task": f"search {number}", "parameters": parameters, "score": float(value)}
+        {
+            "task": f"search {number}",
+            "parameters": parameters,
+            "fixed": _set_on(getattr(search, "estimator", None)),
+            "score": float(value),
+        }
         for number, search in enumerate([history] if alone else history, 1)
         for parameters, value in _results(search, number, score)
         if np.isfinite(value)
     ]
+
+
+def _set_on(estimator: Any) -> dict[str, Any]:
+    return {} if estimator is None else dict(changed_on(estimator, estimator.get_params()))
 
 
 def _results(search: Any, number: int, score: str) -> Iterator[tuple[dict[str, Any], float]]:
@@ -87,10 +169,8 @@ def learned_from(
     rows: list[dict[str, Any]] = []
     labels = {name: {repr(v): k for k, v in c.values.items()} for name, c in given.items()}
     for run in past:
-        row = {
-            name: labels[name].get(repr(run["parameters"].get(name)), run["parameters"].get(name))
-            for name in given
-        }
+        known = {**run.get("fixed", {}), **run["parameters"]}
+        row = {name: labels[name].get(repr(known.get(name)), known.get(name)) for name in given}
         if all(row[name] is not None for name in given):
             rows.append({"task": run["task"], **row, measure.metric: measure.of(run["score"])})
     counts = [sum(row["task"] == task for row in rows) for task in {row["task"] for row in rows}]
@@ -102,9 +182,12 @@ def learned_from(
 
 def joined_with(prior: Prior, past: list[dict[str, Any]], entry: Entry, measure: Measure) -> Prior:
     """The library's prior beside searches of one's own, as far as it knows their parameters."""
-    rows = []
+    rows, names = [], prior.space.names
     for run in past:
-        found = run.get("configuration") or _spelled(run["parameters"], prior, entry)
+        found = run.get("configuration")
+        if found is None:
+            fixed = {n: v for n, v in run.get("fixed", {}).items() if entry.spelled(n) in names}
+            found = _spelled({**fixed, **run["parameters"]}, prior, entry)
         if found is not None:
             rows.append({"task": run["task"], **found, measure.metric: measure.of(run["score"])})
     if len(rows) < len(past):
@@ -117,12 +200,17 @@ def joined_with(prior: Prior, past: list[dict[str, Any]], entry: Entry, measure:
 
 def _spelled(parameters: Mapping[str, Any], prior: Prior, entry: Entry) -> dict[str, Any] | None:
     """A run of others as a configuration of the library, with the defaults of the package."""
-    own = {entry.spelled(n): "none" if v is None else to_python(v) for n, v in parameters.items()}
+    beside = {n for needed in entry.constants.values() for n in needed}
+    own = {
+        entry.spelled(n): "none" if v is None else to_python(v)
+        for n, v in parameters.items()
+        if n.rpartition("__")[2] not in beside
+    }
     full = {n: v for n, v in {**entry.defaults, **own}.items() if n in prior.space.names}
     if set(own) - set(full):
         return None
     with contextlib.suppress(InputError):
-        return prior.space.decode(prior.space.settled(prior.space.encode([full])))[0]
+        return prior.space.decode(prior.space.settled(prior.space.place([full])))[0]
     return None
 
 

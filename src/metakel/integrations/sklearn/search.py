@@ -24,7 +24,7 @@ from sklearn.model_selection._search import BaseSearchCV
 from sklearn.utils import check_random_state
 
 from metakel import library
-from metakel.errors import InputError
+from metakel.errors import InputError, first_of
 from metakel.integrations.sklearn.evaluation import Evaluation, Untried
 from metakel.integrations.sklearn.past import (
     MEASURES,
@@ -33,6 +33,7 @@ from metakel.integrations.sklearn.past import (
     learned_from,
     measure_of,
     past_runs,
+    rows_of,
     score_name,
 )
 from metakel.integrations.sklearn.search_space import (
@@ -182,6 +183,7 @@ class MetaKelSearchCV(BaseSearchCV):  # type: ignore[misc]
         if not isinstance(self.n_iter, int | np.integer) or self.n_iter < 1:
             raise InputError(f"n_iter is {self.n_iter!r}; expected a whole number from 1")
         self._task = _fingerprint(X, y)
+        self._rows = rows_of(X, y) if isinstance(self.history, str | Path) else []
         self._sparse = self.param_space is None and features_are_sparse(self.estimator, X, y)
         found: MetaKelSearchCV = super().fit(X, y, **params)
         return found
@@ -223,7 +225,7 @@ class MetaKelSearchCV(BaseSearchCV):  # type: ignore[misc]
             else:
                 self.optimizer_.tell(configuration, measure.of(score))
             self._note(arguments, score, configuration)
-        return f"all {self.n_iter} configurations were tried"
+        return f"n_iter = {self.n_iter} configurations were tried"
 
     def _format_results(
         self, candidates: Any, n_splits: int, out: Any, more_results: Any = None
@@ -254,7 +256,8 @@ class MetaKelSearchCV(BaseSearchCV):  # type: ignore[misc]
     def _set_up(self, measure: Measure) -> tuple[Prior, Searched, dict[str, Any]]:
         given, always = _choices(self.param_space)
         found = model_in(self.estimator)
-        past = past_runs(self.history, self._task, model_name(self.estimator), score_name(self))
+        of_search = model_name(self.estimator), score_name(self)
+        past = past_runs(self.history, self._task, self._rows, *of_search)
         of_library = [run for run in past if "configuration" in run]
         if past and given is not None and not (of_library and self.prior is not None):
             own = learned_from(past, given, measure)
@@ -277,6 +280,8 @@ class MetaKelSearchCV(BaseSearchCV):  # type: ignore[misc]
             prior = cold_prior(space, measure.metric, minimize=measure.minimize)
             return prior, Searched(given, names, {}, always), {}
         entry = library.ENTRIES.get(prior.info.model) or OWN_NAMES
+        if entry is not OWN_NAMES and (found is None or found[1] is not entry):
+            _refuse_another_model(entry, self.estimator)
         if past and entry is not OWN_NAMES and prior.info.tasks:
             prior = joined_with(prior, past, entry, measure)
         prefix = found[0] if found is not None and entry is not OWN_NAMES else ""
@@ -298,7 +303,7 @@ class MetaKelSearchCV(BaseSearchCV):  # type: ignore[misc]
             return _in_units_of(measure, self.prior)
         if self.prior != "auto":
             name = str(self.prior).removeprefix("library:")
-            if name in library.ENTRIES:
+            if ":" not in name and not Path(name).suffix and not Path(name).exists():
                 return library.load(name, measure.metric)
             return _in_units_of(measure, library.as_prior(self.prior))
         if found is None:
@@ -326,6 +331,7 @@ class MetaKelSearchCV(BaseSearchCV):  # type: ignore[misc]
             return
         line = {
             "task": self._task,
+            "rows": self._rows,
             "estimator": model_name(self.estimator),
             "score_name": score_name(self),
             "score": score,
@@ -345,6 +351,17 @@ def _seed(random_state: Any) -> int:
     if isinstance(random_state, int | np.integer):
         return int(random_state)
     return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+def _refuse_another_model(entry: library.Entry, estimator: Any) -> None:
+    """A prior is for a model that has its parameters."""
+    present = {name.rpartition("__")[2] for name in estimator.get_params()}
+    missing = [name for name in entry.arguments(entry.defaults) if name not in present]
+    if missing:
+        raise InputError(
+            f"prior is of {entry.title}, and {model_name(estimator)} has no {first_of(missing)}; "
+            f'expected a prior of this model, prior="auto", or None for a cold start'
+        )
 
 
 def _in_units_of(measure: Measure, prior: Prior) -> Prior:

@@ -184,6 +184,8 @@ class Searched:
         Of the parameters of the model.
     entry : Entry or None
         Of the library.
+    constants : dict
+        What a fit sets beside the parameters (`Entry.beside`).
     """
 
     choices: Mapping[str, Choice]
@@ -192,6 +194,7 @@ class Searched:
     always: Mapping[str, Any] = field(default_factory=dict)
     prefix: str = ""
     entry: Entry | None = None
+    constants: Mapping[str, Any] = field(default_factory=dict)
 
     def settled(self, configuration: Mapping[str, Any]) -> dict[str, Any]:
         """The configuration that is really tried, where lists leave no others."""
@@ -216,9 +219,9 @@ class Searched:
             return others
         found = self.entry.arguments(known)
         if known:
-            found = {**self.entry.constants, **found}
+            found = {**self.constants, **found}
         by_name = {self.names.get(name, f"{self.prefix}{name}"): v for name, v in found.items()}
-        return {**others, **by_name}
+        return {**by_name, **others}
 
 
 OWN = "own "  # before the name of a parameter that the prior knows with other values
@@ -272,8 +275,11 @@ def searched_with(
         else known[n]
         for n in known
     ]
+    of_model = {n.removeprefix(prefix): v for n, v in estimator.get_params().items()}
+    said = dict.fromkeys((name.removeprefix(prefix) for name in given), True)
+    constants = entry.beside(choices, {**of_model, **said})
     return (
-        Searched(choices, names, held, {}, prefix, entry),
+        Searched(choices, names, held, {}, prefix, entry, constants),
         prior.space.among(parameters),
         tuple(new),
     )
@@ -282,7 +288,7 @@ def searched_with(
 def _say_what_was_set(estimator: Any, prefix: str, entry: Entry, searched: list[str]) -> None:
     """In the log: parameters that the user has set and that are searched all the same."""
     names = [*entry.arguments({name: entry.defaults.get(name) for name in searched})]
-    changed = dict(_changed(estimator, [f"{prefix}{name}" for name in names]))
+    changed = dict(changed_on(estimator, [f"{prefix}{name}" for name in names]))
     if not changed:
         return
     others = [f"{prefix}{name}" for name in names if f"{prefix}{name}" not in changed]
@@ -294,7 +300,7 @@ def _say_what_was_set(estimator: Any, prefix: str, entry: Entry, searched: list[
     )
 
 
-def _changed(estimator: Any, names: Iterable[str]) -> Iterator[tuple[str, Any]]:
+def changed_on(estimator: Any, names: Iterable[str]) -> Iterator[tuple[str, Any]]:
     """Arguments that are not as in an estimator that is made without any."""
     present = estimator.get_params()
     for name in names:
