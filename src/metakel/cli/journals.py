@@ -212,7 +212,7 @@ def tell(
         trial = record.drop(number)
     else:
         measured = None if failed else _number(value, record.scale, confirmed=confirm)
-        also = _outputs(record, outputs, failed=failed)
+        also = read_named_numbers(outputs, "--output")
         bounds = read_named_numbers(constraints, "--constraint")
         changed = assignments(record.space, assigned or [])
         if correct:
@@ -237,17 +237,6 @@ def tell(
         waiting = ", ".join(str(trial.number) for trial in record.run.record.pending)
         note(f"this is a run of its own; still pending: {waiting}. If it was one of them, use")
         note("--number with --set")
-
-
-def _outputs(record: Store, texts: list[str] | None, *, failed: bool) -> dict[str, float]:
-    found = read_named_numbers(texts, "--output")
-    lacking = [name for name in record.other_outputs if name not in found]
-    if lacking and not failed:
-        raise InputError(
-            f"no value of {', '.join(lacking)}, which has to be measured; expected --output "
-            f"{lacking[0]}=VALUE"
-        )
-    return found
 
 
 def _in_words(trial: Trial) -> str:

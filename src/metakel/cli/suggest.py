@@ -140,7 +140,7 @@ def suggest(
         return
     _show(tuner, known, list(zip(asked, reasons, strict=True)), brief=count > 1)
     if journal is not None:
-        others = tuner.optimizer.model.output_names
+        others = tuner.source.others
         also = "".join(f" --output {name}=VALUE" for name in others)
         note(f"then: metakel tell {journal} VALUE --number {asked[0].number}{also}")
 
@@ -274,7 +274,7 @@ def _add_observed(tuner: Tuner, path: Path, sheet: str | None, confirm: bool | N
 
     Values far beyond their range are refused unless confirmed; a note where nobody can confirm.
     """
-    output, others = tuner.output, tuner.optimizer.model.output_names
+    output, others = tuner.output, tuner.source.others
     names = [*tuner.space.free, output, *others]
     if is_workbook(path):
         sheet = read_sheet(path, sheet, having=names).sheet

@@ -32,9 +32,8 @@ from metakel.report.trials import (
     trial_table,
     trial_tip,
 )
-from metakel.space import Space
 from metakel.tuner import Store
-from metakel.tuner.source import Candidates, RunOptions, RunTask, Source, as_source
+from metakel.tuner.source import Candidates, RunOptions, Source, as_source
 
 CROWDED = 200  # more dots than this are small
 DOTS = 1000  # of at most so many values the configuration is shown
@@ -166,15 +165,7 @@ def replay_journal(prior: Prior | Source, path: str | Path, candidates: Any = No
     source, record = as_source(prior), Store.open(path)
     head = record.header
     listed = None if candidates is None else Candidates.of(candidates, source.space)
-    options = RunOptions(
-        int(head["seed"]),
-        float(head["delta"]),
-        dict(head["fixed"]),
-        bool(head["outside"]),
-        listed,
-        task=RunTask.of_journal(head),
-        space=Space.from_dict(head["ranges"]) if "ranges" in head else None,
-    )
+    options = RunOptions.of_journal(head, listed)
     lacking = listed is None and head.get("candidates") is not None
     known = {**head, "candidates": None} if lacking else head
     options.refuse_another(source, known, str(path))

@@ -471,6 +471,19 @@ class RunOptions:
             **self.task.header,
         }
 
+    @classmethod
+    def of_journal(cls, header: Mapping[str, Any], candidates: Candidates | None) -> RunOptions:
+        """Those that a journal was begun with; it has no list of the candidates."""
+        return cls(
+            int(header["seed"]),
+            float(header["delta"]),
+            dict(header["fixed"]),
+            bool(header["outside"]),
+            candidates,
+            RunTask.of_journal(header),
+            Space.from_dict(header["ranges"]) if "ranges" in header else None,
+        )
+
     def refuse_another(self, source: Source, found: Mapping[str, Any], where: str) -> None:
         """A journal goes on only with the prior and the options that it began with."""
         expected = json.loads(json.dumps(self.header(source)))  # JSON keeps no tuples

@@ -8,7 +8,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from metakel.errors import InputError
+from metakel.errors import Hint, InputError
 from metakel.optimize.record import Trial
 from metakel.space import Space
 from metakel.tuner.events import Configuration, Event, Scale, check_header, result, stamped
@@ -137,7 +137,9 @@ class Store:
         are what else was measured, by name. A value far beyond the range of the output is refused
         unless it is ``confirmed``.
         """
-        row = self._checked(configuration)
+        row = self._listed(configuration)
+        if value is not None:
+            self.refuse_lacking(outputs)
         if not confirmed:
             self.scale.refuse_slip(value)
 
@@ -161,7 +163,9 @@ class Store:
         confirmed: bool = False,
     ) -> Trial:
         """Another result in place of a wrong one; None for a failed evaluation."""
-        row = None if configuration is None else self._checked(configuration)
+        row = None if configuration is None else self._listed(configuration)
+        if value is not None:
+            self.refuse_lacking(outputs)
         if not confirmed:
             self.scale.refuse_slip(value)
         return self._noted(number, lambda: self.run.correction(number, value, reason, outputs, row))
@@ -177,12 +181,31 @@ class Store:
 
         return self.turn(note)
 
-    def _checked(self, configuration: Mapping[str, Any]) -> Configuration:
+    def checked(self, configuration: Mapping[str, Any]) -> Configuration:
+        """The configuration in its one form, refused where the run cannot take it."""
         row = self.space.normalize(configuration)
         if self.header.get("anywhere"):
             self.space.place([row])
         else:
             self.space.check(row, extrapolate=bool(self.header["outside"]))
+        return row
+
+    def refuse_lacking(self, outputs: Mapping[str, Any] | None) -> None:
+        """Refuse a result without an output that has to be measured; None says that it was not."""
+        lacking = [name for name in self.other_outputs if name not in (outputs or {})]
+        if lacking:
+            raise InputError(
+                f"no value of {', '.join(lacking)}, which has to be measured",
+                Hint(
+                    "give it",
+                    f"outputs={{{lacking[0]!r}: ...}}, which may be None where it was not measured",
+                    f"--output {lacking[0]}=VALUE",
+                ),
+            )
+
+    def _listed(self, configuration: Mapping[str, Any]) -> Configuration:
+        """One that was asked, where the candidates of a run are not known here."""
+        row = self.checked(configuration)
         known = {self.space.key(trial.point) for trial in self.run.record}
         if self.header.get("candidates") is not None and self.space.key(row) not in known:
             raise InputError(

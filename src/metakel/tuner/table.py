@@ -147,7 +147,7 @@ def suggest_rows(
 
 
 def _columns_of(tuner: Tuner) -> list[str]:
-    return [*tuner.space.free, tuner.output, *tuner.optimizer.model.output_names]
+    return [*tuner.space.free, tuner.output, *tuner.source.others]
 
 
 def _opened(path: Path, tuner: Tuner, sheet: str | None) -> TableFile:
@@ -203,7 +203,7 @@ class _Reading:
         """The rows as events, in the order of the file."""
         values, failed, waiting = self._results(rows)
         left_out: dict[str, list[str]] = {}
-        others = {n: self._numbers(n, rows) for n in self.tuner.optimizer.model.output_names}
+        others = {n: self._numbers(n, rows) for n in self.tuner.source.others}
         trials = 0
         for k, i in enumerate(rows):
             cells = {name: self.columns[c][i] for name, c in self.names.items()}

@@ -476,7 +476,7 @@ class Tuner:
         for text in self.space.unlike(checked) if self.source.anywhere else ():
             LOG.warning("%s: recorded as it was done", text)
         if not failed:
-            self._check_outputs(outputs)
+            self._store.refuse_lacking(outputs)
 
         def note() -> None:
             waiting = self._settles(checked, instead_of)
@@ -529,7 +529,7 @@ class Tuner:
         """
         _check_given("correct", value, failed)
         if not failed:
-            self._check_outputs(outputs)
+            self._store.refuse_lacking(outputs)
 
         def note() -> None:
             run = self._store.run
@@ -561,7 +561,7 @@ class Tuner:
         if len(others) != len(rows):
             raise InputError(f"{len(rows)} configurations but {len(others)} rows of outputs")
         for row in others:
-            self._check_outputs(row)
+            self._store.refuse_lacking(row)
         found = [
             result(None, row, as_value(value), "", other)
             for row, value, other in zip(rows, measured, others, strict=True)
@@ -650,23 +650,10 @@ class Tuner:
         return partial(type(self), self.prior, self._store.place, **options), ()
 
     def _checked(self, configuration: Mapping[str, Any]) -> Configuration:
-        row = self.source.space.normalize(configuration)
-        if self.source.anywhere:
-            self.source.space.place([row])
-        else:
-            self.source.space.encode([row], extrapolate=self.options.extrapolate)
+        row = self._store.checked(configuration)
         if self.options.candidates is not None:
             self.options.candidates.as_listed(row)
         return row
-
-    def _check_outputs(self, outputs: Mapping[str, Any] | None) -> None:
-        expected = self._optimizer.model.output_names
-        lacking = [name for name in expected if name not in (outputs or {})]
-        if lacking:
-            raise InputError(
-                f"no value of {', '.join(map(repr, lacking))}, which has to be measured; expected "
-                "one in outputs, or None where it was not measured"
-            )
 
     def _settles(
         self, row: Configuration, instead_of: Mapping[str, Any] | int | None
