@@ -37,7 +37,6 @@ from metakel.confidence import Alarm
 from metakel.errors import Hint, InputError, first_of
 from metakel.io.cleaning import normalized
 from metakel.io.excel import read_sheet
-from metakel.io.schema import meant
 from metakel.io.words import LEFT_OUT, MISSING, NOT_DONE, UNFINISHED
 from metakel.library import as_prior, spelled
 from metakel.optimize import Reasons, Trial
@@ -48,7 +47,7 @@ from metakel.space import Float, Space
 from metakel.space.configurations import quantity
 from metakel.tuner import NextRows, Source, Store, Tuner, suggest_rows
 from metakel.tuner.source import RunTask
-from metakel.tuner.table import task_column
+from metakel.tuner.table import COUNTS_TWICE, columns_of, matched, task_column
 
 # What stands in place of a result.
 NO_NUMBER = MISSING | NOT_DONE | UNFINISHED | LEFT_OUT
@@ -275,19 +274,16 @@ def _add_observed(tuner: Tuner, path: Path, sheet: str | None, confirm: bool | N
     Values far beyond their range are refused unless confirmed; a note where nobody can confirm.
     """
     output, others = tuner.output, tuner.source.others
-    names = [*tuner.space.free, output, *others]
+    names = columns_of(tuner)
     if is_workbook(path):
         sheet = read_sheet(path, sheet, having=names).sheet
-        _warn_if_past(sheet, tuner, f"the sheet {sheet!r} of {path.name}")
+        if sheet in tuner.source.tasks:
+            note(COUNTS_TWICE.format(f"the sheet {sheet!r} of {path.name}"))
     signed = () if tuner.source.usual is None else (output,)
     found = table_columns(path, sheet=sheet, having=names, signed=signed)
-    columns = _of_this_task(found, tuner, path)
-    for name in (*tuner.space.free, output, *others):
-        if name not in columns:
-            raise InputError(
-                f"{path.name} has no column {name!r}{meant(name, columns)}; found "
-                f"{', '.join(columns)}"
-            )
+    found = _of_this_task(found, tuner, path)
+    called = matched(found, names, tuner.space.names, path.name)
+    columns = {name: found[column] for name, column in called.items()}
     values = _numbers(columns[output], f"{path.name}: output column {output!r}")
     also = {n: _numbers(columns[n], f"{path.name}: output column {n!r}") for n in others}
     rows, measured, outputs = [], [], []
@@ -312,10 +308,10 @@ def _add_observed(tuner: Tuner, path: Path, sheet: str | None, confirm: bool | N
 
 def _on_scale(tuner: Tuner, number: float, cell: Any, path: Path, confirm: bool | None) -> float:
     """The value that a cell means on the scale of past tasks."""
-    scale, output = tuner.source.scale, tuner.output
+    scale = tuner.source.scale
     value = scale.read(number, cell, confirmed=True)
     if value != number:
-        note(f"{path.name}: {output} {cell!r} is read as {value:g}, as past tasks have it")
+        note(f"{path.name}: {scale.as_read(cell, value)}")
     try:
         scale.read(number, cell, confirmed=bool(confirm))
     except InputError as error:
@@ -331,13 +327,9 @@ def read_candidates(
     """The configurations that a table lists; None without a file."""
     if path is None:
         return None
-    columns = table_columns(path, sheet=sheet, having=space.free)
-    missing = [name for name in space.free if name not in columns]
-    if missing:
-        raise InputError(
-            f"{path.name} has no column {missing[0]!r}; found {', '.join(columns)}, expected one "
-            "for every parameter that varies"
-        )
+    found = table_columns(path, sheet=sheet, having=space.free)
+    called = matched(found, space.free, space.names, path.name)
+    columns = {name: found[column] for name, column in called.items()}
     cells = (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
     rows = [row for row in map(space.parse_row, cells) if not space.missing(row)]
     if not rows:
@@ -363,13 +355,9 @@ def _of_this_task(columns: dict[str, list[Any]], tuner: Tuner, path: Path) -> di
         )
     kept = [i for i, name in enumerate(columns[column]) if str(name) == task]
     note(f"{path.name}: {len(kept)} rows are of {task}, the others of other tasks")
-    _warn_if_past(task, tuner, task)
-    return {name: [cells[i] for i in kept] for name, cells in columns.items()}
-
-
-def _warn_if_past(task: str, tuner: Tuner, what: str) -> None:
     if task in tuner.source.tasks:
-        note(f"the prior was learned from {what}, too, so its runs count twice: learn without it")
+        note(COUNTS_TWICE.format(task))
+    return {name: [cells[i] for i in kept] for name, cells in columns.items()}
 
 
 def _numbers(cells: Sequence[Any], where: str) -> list[float | None]:

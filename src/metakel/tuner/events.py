@@ -299,6 +299,10 @@ class Scale:
             self.refuse_slip(value)
         return value
 
+    def as_read(self, cell: Any, value: float) -> str:
+        """What to say of a cell that means another number than stands in it."""
+        return f"{self.output} {cell!r} is read as {value:g}, as past tasks have it"
+
     def _share(self, number: float, cell: Any) -> float:
         """A number before a per cent sign, where past tasks have values up to 1.
 

@@ -49,6 +49,7 @@ NOT_YET = frozenset(
 
 # These mean that a run failed to some, and to others that nobody looked.
 UNSURE = frozenset({"n.d.", "n. d.", "n.a.", "n. a."})
+COUNTS_TWICE = "the prior was learned from {}, too, so its runs count twice: learn without it"
 DROPPED = "dropped"  # in place of a reason of a failure
 
 
@@ -126,7 +127,7 @@ def suggest_rows(
         if not file.exists():
             begun = tuner()
             shares = (begun.output,) if begun.source.scale.shares else ()
-            write_atomically(file, empty_table(file, _columns_of(begun), sheet, shares))
+            write_atomically(file, empty_table(file, columns_of(begun), sheet, shares))
         for _ in range(TRIES):
             before = file.read_bytes()
             asking = tuner()
@@ -146,14 +147,15 @@ def suggest_rows(
     )
 
 
-def _columns_of(tuner: Tuner) -> list[str]:
+def columns_of(tuner: Tuner) -> list[str]:
+    """Names of what a table of runs needs: parameters, the output, and others with rules."""
     return [*tuner.space.free, tuner.output, *tuner.source.others]
 
 
 def _opened(path: Path, tuner: Tuner, sheet: str | None) -> TableFile:
     """The table, with the sign in the output's cells where past tasks decide what it means."""
     signed = () if tuner.source.usual is None else (tuner.output,)
-    return open_table(path, sheet, having=_columns_of(tuner), signed=signed)
+    return open_table(path, sheet, having=columns_of(tuner), signed=signed)
 
 
 class _Reading:
@@ -162,7 +164,8 @@ class _Reading:
     def __init__(self, tuner: Tuner, table: TableFile, *, confirmed: bool) -> None:
         self.tuner, self.table, self.confirmed = tuner, table, confirmed
         self.columns = table.columns
-        self.names = _matched(self.columns, _columns_of(tuner), tuner.space.names)
+        needed, known = columns_of(tuner), tuner.space.names
+        self.names = matched(self.columns, needed, known, "the table")
         self.notes = list(table.notes)
         table.refuse_uncalculated(list(self.names.values()))
         self.label, rows = self._of_this_task()
@@ -173,10 +176,8 @@ class _Reading:
     def _of_this_task(self) -> tuple[dict[str, str], list[int]]:
         """What the column of tasks says in a new row, and the rows of this task."""
         rows = list(range(len(next(iter(self.columns.values()), ()))))
-        column, task = (
-            task_column(self.columns, self.tuner.source.tasks),
-            self.tuner.options.task.name,
-        )
+        column = task_column(self.columns, self.tuner.source.tasks)
+        task = self.tuner.options.task.name
         if column is None:
             return {}, rows
         labels, above = list[str](), ""
@@ -194,9 +195,7 @@ class _Reading:
             )
         task = task or new[0]
         if task in past:
-            self.notes.append(
-                f"the prior was learned from {task}, too, so its runs count twice: learn without it"
-            )
+            self.notes.append(COUNTS_TWICE.format(task))
         return {column: task}, [i for i in rows if labels[i] == task]
 
     def _events(self, rows: Sequence[int]) -> Iterator[Event]:
@@ -292,10 +291,8 @@ class _Reading:
         except InputError as error:
             raise error.at(self.table.place(i)) from None
         if value != number:
-            place, name = self.table.place(i), self.tuner.output
-            self.notes.append(
-                f"{place}: {name} {cell!r} is read as {value:g}, as past tasks have it"
-            )
+            read = self.tuner.source.scale.as_read(cell, value)
+            self.notes.append(f"{self.table.place(i)}: {read}")
         return value
 
     def _ask_about_shares(self, values: Array, rows: Sequence[int]) -> None:
@@ -346,7 +343,7 @@ class _Reading:
     def _row(self, trial: Trial) -> dict[str, Any]:
         """The cells of a new row."""
         point = trial.point.items()
-        cells = dict.fromkeys(self.names[n] for n in _columns_of(self.tuner))
+        cells = dict.fromkeys(self.names[n] for n in columns_of(self.tuner))
         return cells | self.label | {self.names[n]: v for n, v in point if n in self.names}
 
     def with_rows(self, trials: Sequence[Trial]) -> bytes:
@@ -388,8 +385,8 @@ def task_column(columns: Mapping[str, Sequence[Any]], tasks: Sequence[str]) -> s
     return next((name for name, v in columns.items() if known & set(map(str, v))), None)
 
 
-def _matched(
-    columns: Mapping[str, Any], needed: Sequence[str], known: Sequence[str]
+def matched(
+    columns: Mapping[str, Any], needed: Sequence[str], known: Sequence[str], where: str
 ) -> dict[str, str]:
     """The column of every name; case and spaces may differ."""
     found: dict[str, str] = {}
@@ -400,9 +397,8 @@ def _matched(
     lacking = [name for name in needed if name not in found]
     if lacking:
         raise InputError(
-            f"the table has no column {', '.join(repr(n) + meant(n, columns) for n in lacking)}; "
-            f"found {', '.join(columns)}, expected one for every parameter and the output: "
-            f"{', '.join(needed)}"
+            f"{where} has no column {', '.join(repr(n) + meant(n, columns) for n in lacking)}; "
+            f"found {', '.join(columns)}, expected one for each of {', '.join(needed)}"
         )
     return found
 
