@@ -56,6 +56,15 @@ def test_observed_runs_move_the_suggestion(metakel, prior, tmp_path):
     assert "no column 'n=layers'" in metakel("suggest", prior, "--observed", "seen.csv").err
 
 
+def test_names_of_columns_may_differ_in_case_and_spaces(metakel, prior, tmp_path):
+    rows = ["Learning  Rate,N=Layers,opt imizer,ACC %", "0.01,4,adam,80", "0.02,5,sgd,70"]
+    (tmp_path / "seen.csv").write_text("\n".join(rows))
+    seen = metakel("suggest", prior, "--observed", "seen.csv")
+    assert "2 runs of seen.csv added" in seen.err
+    listed = metakel("suggest", prior, "--candidates", "seen.csv", "--json")
+    assert json.loads(listed.out)[0]["configuration"]["n=layers"] in (4, 5)
+
+
 def test_observed_runs_of_several_tasks_are_refused_or_those_of_the_task_taken(
     metakel, prior, history
 ):

@@ -98,6 +98,14 @@ LEFT_OUT = frozenset(
     {"not done", "not run", "not tried", "skip", "skipped", "left out", "omitted", "drop"}
     | {"dropped", "nicht gemacht", "ausgelassen", "weggelassen", "entfällt"}
 )
+# Formulas and words that wait for what is still to be measured.
+NOT_YET = frozenset(
+    {"#div/0!", "#value!", "#n/a", "#num!", "#ref!", "#name?", "-", "?"}
+    | {"tbd", "t.b.d.", "todo", "to do", "open", "planned"}
+    | {"offen", "geplant", "ausstehend", "läuft"}
+)
+# These mean that a run failed to some, and to others that nobody looked.
+UNSURE = frozenset({"n.d.", "n. d.", "n.a.", "n. a."})
 STATUS_NAMES = frozenset({"status", "state", "outcome", "result", "run_status", "run status"})
 
 

@@ -26,7 +26,7 @@ from metakel.io.cleaning import normalized, without_bounds
 from metakel.io.outputs import is_status, settled
 from metakel.io.schema import meant
 from metakel.io.table_files import TableFile, empty_table, open_table
-from metakel.io.words import LEFT_OUT, NOT_DONE, UNFINISHED
+from metakel.io.words import LEFT_OUT, NOT_DONE, NOT_YET, UNFINISHED, UNSURE
 from metakel.learn import LearnedKernel
 from metakel.optimize import Reasons, Trial
 from metakel.priors import Prior
@@ -39,16 +39,6 @@ from metakel.tuner.tuner import Tuner
 # By these files Excel and LibreOffice say that they have a table open.
 OPEN_ELSEWHERE = ("~${}", ".~lock.{}#")
 TRIES = 3  # how often to decide again because the file was saved meanwhile
-# Formulas and words that wait for what is still to be measured.
-NOT_YET = frozenset(
-    {"#div/0!", "#value!", "#n/a", "#num!", "#ref!", "#name?", "-", "?"}
-    | {"tbd", "t.b.d.", "todo", "to do", "open", "planned"}
-    | {"offen", "geplant", "ausstehend", "läuft"}
-)
-
-
-# These mean that a run failed to some, and to others that nobody looked.
-UNSURE = frozenset({"n.d.", "n. d.", "n.a.", "n. a."})
 COUNTS_TWICE = "the prior was learned from {}, too, so its runs count twice: learn without it"
 DROPPED = "dropped"  # in place of a reason of a failure
 
