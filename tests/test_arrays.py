@@ -15,7 +15,6 @@ from metakel._arrays import (
     as_points,
     as_values,
     check_count,
-    check_generator,
     is_integer,
     is_number,
     positive,
@@ -93,9 +92,3 @@ def test_points_and_values_name_the_place_and_the_index():
         as_values([0, np.inf], 2, "here")
     with pytest.raises(ShapeError, match="X has 3 rows but y has shape"):
         as_values([0, 1], 3, "here")
-
-
-def test_a_seed_is_no_generator_and_the_error_says_how_to_make_one():
-    check_generator(np.random.default_rng(0))
-    with pytest.raises(InputError, match=r"rng is 7; .*default_rng\(7\)"):
-        check_generator(7)

@@ -10,7 +10,6 @@ import pytest
 from journal_files import lines, written
 from tuning_history import small_prior
 
-from metakel import InputError
 from metakel.tuner import Tuner, lock
 from metakel.tuner.fold import age
 from metakel.tuner.lock import is_alive, this_process
@@ -105,9 +104,3 @@ def test_a_value_that_comes_after_the_lease_is_kept(tmp_path):
     tuner.tell(x, 0.6)  # by the process that was given up
     assert [trial.value for trial in tuner.trials.observed] == [0.5, 0.6]
     assert tuner.run.spent == 1
-
-
-@pytest.mark.parametrize("seconds", [0, -1, float("nan")])
-def test_a_lease_is_a_positive_number_of_seconds(seconds):
-    with pytest.raises(InputError, match="adopt_after"):
-        Tuner(PRIOR, adopt_after=seconds)

@@ -74,10 +74,19 @@ def test_fixed_beside_candidates_and_unknown_names_are_refused():
         Tuner(PRIOR, fixed={"deph": 8})
 
 
-@pytest.mark.parametrize("delta", [5, 1, 0, -1, nan, inf, "0.2", True])
-def test_delta_is_a_probability(tmp_path, delta):
-    with pytest.raises(InputError, match=r"delta is .*; expected a number between 0 and 1"):
-        Tuner(PRIOR, tmp_path / "j", delta=delta)
+@pytest.mark.parametrize(
+    ("option", "values", "expected"),
+    [
+        ("budget", [nan, "5", True, 0, 2.5, -(10**400)], "expected at least one evaluation"),
+        ("delta", [5, 1, 0, -1, nan, inf, "0.2", True], "expected a number between 0 and 1"),
+        ("seed", [-1, 1.5, "0", True], "expected a whole number"),
+        ("adopt_after", [0, -1, nan], "expected"),
+    ],
+)
+def test_a_number_of_another_kind_is_refused(tmp_path, option, values, expected):
+    for value in values:
+        with pytest.raises(InputError, match=rf"{option}.*; {expected}"):
+            Tuner(PRIOR, tmp_path / "j", **{option: value})
     assert not (tmp_path / "j").exists()
 
 
@@ -85,7 +94,6 @@ def test_what_is_refused_begins_no_journal(tmp_path):
     wrong = [
         {"stop_at": 0.1, "delta": 0.01},
         {"fixed": {"deph": 1}},
-        {"budget": 0},
         {"candidates": []},
         {"candidates": [*ROWS, {**ROWS[0], "kind": "rprop"}]},
     ]
@@ -93,12 +101,6 @@ def test_what_is_refused_begins_no_journal(tmp_path):
         with pytest.raises(InputError):
             Tuner(PRIOR, tmp_path / "j", **options)
     assert not (tmp_path / "j").exists()
-
-
-@pytest.mark.parametrize("seed", [-1, 1.5, "0", True])
-def test_a_seed_is_a_whole_number(seed):
-    with pytest.raises(InputError, match=r"seed is .*; expected a whole number"):
-        Tuner(PRIOR, seed=seed)
 
 
 def test_numbers_of_numpy_are_numbers(tmp_path):
