@@ -460,3 +460,10 @@ def test_a_choice_that_the_past_does_not_know_is_decided_by_the_model(prior):
     for trial in study.trials:
         expected = trial.user_attrs["metakel:expected"]
         assert abs(trial.value - expected["value"]) < 4 * expected["sd"] + 0.1
+
+
+def test_an_alarm_is_logged_once_with_the_range_of_the_past(caplog):
+    study = optuna.create_study(direction="maximize", sampler=MetaKelSampler(prior="lightgbm"))
+    study.optimize(lambda t: 70 + 100 * t.suggest_float("learning_rate", 0.01, 0.3), n_trials=5)
+    assert caplog.text.count("alarm after 1 values") == 1
+    assert "between 0 and 1" in caplog.text

@@ -187,7 +187,8 @@ def tune(
     if not json:
         listed = "" if candidates is None else f" --candidates {candidates}"
         note(f"next: metakel report {prior} --journal {journal}{listed}")
-        note(f"learn from this task, too: metakel learn ... --journals {journal}")
+        if not known.info.model:  # one of the library lacks a table to add the journal to
+            note(f"learn from this task, too: metakel learn ... --journals {journal}")
 
 
 @contextmanager

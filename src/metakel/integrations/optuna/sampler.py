@@ -457,6 +457,7 @@ class MetaKelSampler(BaseSampler):
                     + ". Nothing more is tried. Find out why; then go on with other source "
                     "studies, or without strict"
                 ) from None
+            self._cache.log_alarm(study, optimizer)
             write_choice(study, trial, choice)
             if not any(t.state == TrialState.RUNNING and t.number != own for t in trials):
                 break  # who began since then knows of this trial, and no more than it

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
+from math import isfinite
 from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 
@@ -336,6 +337,7 @@ class SamplerCache:
         self._spaces: tuple[Any, int, IntersectionSearchSpace] | None = None
         self._read: tuple[Any, list[FrozenTrial]] | None = None
         self._dead: set[tuple[Any, int]] = set()
+        self._alarmed: set[tuple[Any, int]] = set()
         self.made: Made = {}  # of finished trials
 
     def __reduce__(self) -> tuple[type[SamplerCache], tuple[()]]:
@@ -407,6 +409,19 @@ class SamplerCache:
             host,
             _listed([name for name in asked_for(study) if name not in {*known, *joined}]),
         )
+
+    def log_alarm(self, study: Study, optimizer: Optimizer) -> None:
+        """Say once that the values contradict the past."""
+        alarm, key = optimizer.alarm, (study._storage, study._study_id)
+        if alarm is None or key in self._alarmed:
+            return
+        self._alarmed.add(key)
+        low, high = optimizer.output_range
+        known = f", between {low:g} and {high:g}" if isfinite(high) else ""
+        LOGGER.warning(
+            "study %r: alarm after %d values: %s. Nothing is promised any more. Is the value "
+            "measured as in the past%s?", study.study_name, alarm.time, alarm.reason, known,
+        )  # fmt: skip
 
     def read(self, study: Study, own: int) -> list[FrozenTrial]:
         """All trials but those of dead workers, which are named once."""
