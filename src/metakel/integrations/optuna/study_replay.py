@@ -295,8 +295,7 @@ class StudyReplay:
         return self._places([point])[0]
 
     def _places(self, points: Sequence[Mapping[str, Any]]) -> list[Array]:
-        domain = self._optimizer.domain
-        assert isinstance(domain, SearchSpace)
+        domain = cast("SearchSpace", self._optimizer.domain)
         # A study may have the choice and not what belongs to it.
         middle = {c.name: _middle(self._known[c.name]) for c in domain.model_space.conditions}
         full = [{**middle, **self._held, **point} for point in points]
