@@ -225,6 +225,8 @@ class _Text:
         """A text has no formulas."""
 
 
+# Rows added to a sheet, with everything else in the workbook as it was
+
 RELATION = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
 _DATA = re.compile(r"<((?:\w+:)?)sheetData\b[^>]*?(?:/>|>(.*)</\1sheetData\s*>)", re.DOTALL)
 _ROW = re.compile(r"<(?:\w+:)?row\b([^>]*?)(?:/>|>(.*?)</(?:\w+:)?row\s*>)", re.DOTALL)

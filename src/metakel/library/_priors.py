@@ -119,6 +119,9 @@ def spelled(prior: Prior, names: tuple[str, ...]) -> Prior:
     return prior.renamed(wanted) if wanted else prior
 
 
+# In words
+
+
 @dataclass(frozen=True)
 class Card:
     """A prior of the library in words.
@@ -253,6 +256,9 @@ def _names() -> str:
 
 def _bare(name: str) -> str:
     return re.sub("[^a-z0-9]", "", name.lower())
+
+
+# Beside a history of one's own
 
 
 def beside(library: Any, history: History) -> tuple[Prior, History]:

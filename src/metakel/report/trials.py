@@ -204,6 +204,9 @@ def _scale(axis: Axis, x: float, row: int) -> str:
     )
 
 
+# Learning curves: which were ended early, where, why, and what that saved
+
+
 def curves_part(record: Record, output: str) -> str:
     """Nothing where no run has a curve."""
     drawn = [t for t in record if t.note.curve and t.state in ("complete", "stopped")][-MOST:]

@@ -253,6 +253,9 @@ def refuse_damaged(event: Mapping[str, Any]) -> None:
             raise InputError(f"{event['event']!r} has {found} as {name}; expected {expected}")
 
 
+# Shares or per cent: past tasks decide the scale of an output, not how a value is written
+
+
 @dataclass(frozen=True)
 class Scale:
     """On which scale an output is.

@@ -49,6 +49,9 @@ ADDED = timedelta(milliseconds=1)  # no trial that was run takes less than this
 PRUNED = Note(reason="pruned")
 
 
+# Which parameters of a study the prior knows, and what becomes of the others
+
+
 def matching(distributions: Mapping[str, BaseDistribution], space: Space) -> dict[str, Parameter]:
     """Parameters of a study, with their ranges there, that a prior on ``space`` can judge.
 
@@ -180,6 +183,9 @@ def check_unchanged(name: str, chosen: Any, tried: Any) -> None:
             f"({tried!r} is nearest). Enqueue a first trial that you know to be safe "
             "(study.enqueue_trial); the ranges of the study are known after it"
         )
+
+
+# Outcomes, and what running trials are about to try
 
 
 # Trials by number, each with what was made of it.

@@ -497,6 +497,8 @@ def _check_direction(study: Study, prior: Prior) -> None:
         )
 
 
+# Stopping
+
 CERTIFICATE = "metakel:certificate"  # a user attribute of the study
 
 

@@ -122,6 +122,9 @@ def _without_headlines(verbose: int) -> Iterator[None]:
         yield
 
 
+# What is tried next: never the same twice, also where lists leave few configurations
+
+
 class Untried:
     """Configurations of a search in the order in which they are tried.
 

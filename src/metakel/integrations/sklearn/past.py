@@ -228,6 +228,9 @@ def _taught(rows: str, space: Space, measure: Measure, beside: Prior | None) -> 
     return learn_prior(history, library=beside)
 
 
+# What a search measures, in terms of the library
+
+
 @dataclass(frozen=True)
 class Measure:
     """What a scorer says, as an output of a prior: ``of(score)`` is in units of ``metric``."""
