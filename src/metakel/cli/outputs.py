@@ -117,12 +117,8 @@ class Stopped(Exception):
 class Steps:
     """Values at steps, read from the output of a program while it runs.
 
-    Parameters
-    ----------
-    pattern : re.Pattern
-        With the groups step and value; see `step_pattern`.
-    decide : callable
-        From a curve to whether the program is to be ended.
+    By a `step_pattern`, with the groups step and value; ``decide`` says whether the program is to
+    be ended, from its curve.
     """
 
     def __init__(self, pattern: re.Pattern[str], decide: Callable[[Curve], Decision]) -> None:

@@ -148,49 +148,23 @@ class Guard:
 
 @dataclass(frozen=True)
 class Program:
-    """How an evaluation is done.
+    """How an evaluation is done."""
 
-    Parameters
-    ----------
-    command : sequence of str
-        Words, with ``{name}`` for parameters; no shell ever sees them.
-    timeout : float or None
-        Seconds after which an evaluation has failed.
-    retries : int
-        How often a failed evaluation is tried again.
-    value_file : str
-        File that holds the value, with placeholders; empty: the last line of the output.
-    signals : StopSignals
-        What ends the program.
-    objective, others : str, sequence of str
-        Names of the value and of the other outputs that every evaluation has to give.
-    names : sequence of str
-        Of all parameters.
-    kept : sequence of Path
-        Files that are no value files: the prior and the journal.
-    own : set of str
-        Value files of this run so far; what a file held before is removed only if it is a value.
-    resumed : bool
-        Whether an earlier run may have left a value below other lines, as programs print them.
-    steps : re.Pattern or None
-        Which lines of the output are values at steps; see `step_pattern`.
-    guard : Guard
-        Ends the program where this process is killed by force.
-    """
-
-    command: Sequence[str]
-    timeout: float | None = None
-    retries: int = 0
-    value_file: str = ""
-    signals: StopSignals = field(default_factory=StopSignals)
+    command: Sequence[str]  # words, with {name} for parameters; no shell ever sees them
+    timeout: float | None = None  # seconds after which an evaluation has failed
+    retries: int = 0  # how often a failed evaluation is tried again
+    value_file: str = ""  # with placeholders; empty: the value is the last line of the output
+    signals: StopSignals = field(default_factory=StopSignals)  # what ends the program
     objective: str = ""
-    others: Sequence[str] = ()
-    names: Sequence[str] = ()
-    kept: Sequence[Path] = ()
+    others: Sequence[str] = ()  # outputs that every evaluation has to give, too
+    names: Sequence[str] = ()  # of all parameters
+    kept: Sequence[Path] = ()  # no value files: the prior and the journal
+    # Value files of this run so far; what a file held before is removed only if it is a value.
     own: set[str] = field(default_factory=set)
+    # Whether an earlier run may have left a value below other lines, as programs print them.
     resumed: bool = False
-    steps: re.Pattern[str] | None = None
-    guard: Guard = field(default_factory=Guard)
+    steps: re.Pattern[str] | None = None  # which lines are values at steps; see `step_pattern`
+    guard: Guard = field(default_factory=Guard)  # ends the program where this process is killed
 
     @contextmanager
     def reserved(self, names: Sequence[str]) -> Iterator[None]:

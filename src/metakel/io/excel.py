@@ -89,37 +89,17 @@ def excel_columns(
 
 @dataclass(frozen=True, eq=False)
 class SheetTable:
-    """A table in a sheet of a workbook.
+    """A table in a sheet of a workbook."""
 
-    Parameters
-    ----------
-    file, sheet : str
-        Names of the workbook and of the sheet.
-    columns : dict of Column
-        Those with a name.
-    header : dict of int
-        The column of the sheet, from 1, of every name.
-    top : int
-        The row of the header.
-    rows : tuple of int
-        The row of the sheet that each row of the table stands in.
-    last : int
-        The last row of the sheet that holds anything.
-    like : dict of int
-        The row of the last value of every column.
-    scales : dict of float
-        Of columns whose last value is shown as per cent: by what it was multiplied.
-    notes : tuple of str
-    """
-
-    file: str
+    file: str  # name of the workbook
     sheet: str
-    columns: Columns
-    header: Mapping[str, int]
-    top: int
-    rows: tuple[int, ...]
-    last: int
-    like: Mapping[str, int]
+    columns: Columns  # those with a name
+    header: Mapping[str, int]  # the column of the sheet, from 1, of every name
+    top: int  # the row of the header
+    rows: tuple[int, ...]  # the row of the sheet that each row of the table stands in
+    last: int  # the last row of the sheet that holds anything
+    like: Mapping[str, int]  # the row of the last value of every column
+    # Of columns whose last value is shown as per cent: by what it was multiplied.
     scales: Mapping[str, float]
     notes: tuple[str, ...]
 

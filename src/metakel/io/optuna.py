@@ -26,41 +26,21 @@ TASK, OUTPUT = "study", "value"
 
 @dataclass(frozen=True, eq=False)
 class RecordedStudy:
-    """What can be learned from a study: values alone, without its storage.
-
-    Parameters
-    ----------
-    study_name : str
-    minimize : bool
-    parameters : tuple of Parameter
-        As its completed trials have them; several of one name where ranges changed.
-    rows : tuple of (dict, float)
-        Parameters and value of the completed trials; nan for those that failed.
-    failed : int
-        How many other trials there are.
-    mark : tuple
-        By what to know the study again: number and times of its first completed trial. A copy
-        of the study has them, too, and no other study.
-    constraints : tuple of dict
-        Constraint values of the completed trials, by name.
-    metric : str
-        What the study calls its value, by ``study.set_metric_names``; empty where it has no name.
-    pruned : int
-        How many of the other trials were pruned.
-    curves : tuple of (dict or None, dict)
-        Of completed and pruned trials with intermediate values: the parameters of a pruned one,
-        and values by step, from 1.
-    """
+    """What can be learned from a study: values alone, without its storage."""
 
     study_name: str
     minimize: bool
+    # As its completed trials have them; several of one name where ranges changed.
     parameters: tuple[Parameter, ...]
+    # Parameters and value of the completed trials; nan for those that failed.
     rows: tuple[tuple[Mapping[str, Any], float], ...]
-    failed: int
+    failed: int  # how many other trials there are
+    # Number and times of its first completed trial: a copy of the study has them, and no other.
     mark: tuple[Any, ...] = ()
-    constraints: tuple[Mapping[str, float], ...] = ()
-    metric: str = ""
-    pruned: int = 0
+    constraints: tuple[Mapping[str, float], ...] = ()  # of the completed trials, by name
+    metric: str = ""  # what it calls its value (`study.set_metric_names`)
+    pruned: int = 0  # how many of the other trials were pruned
+    # Of completed and pruned trials: the parameters of a pruned one, and values by step, from 1.
     curves: tuple[tuple[Mapping[str, Any] | None, Curve], ...] = ()
 
     def is_of(self, study: Any) -> bool:

@@ -317,27 +317,14 @@ class TaskLabels:
 
 @dataclass(frozen=True)
 class Export:
-    """What a tool writes.
-
-    Parameters
-    ----------
-    tool : str
-    marks : tuple of str
-        Columns that only this export has together, as regular expressions.
-    parameter, metric : str
-        Prefixes of parameters and of measured values.
-    bookkeeping : str
-        A regular expression of columns that say nothing of a configuration.
-    state : str
-        The column that says whether a run is done.
-    """
+    """What a tool writes."""
 
     tool: str
-    marks: tuple[str, ...]
-    parameter: str
-    metric: str
-    bookkeeping: str
-    state: str = ""
+    marks: tuple[str, ...]  # columns that only this export has together, as regular expressions
+    parameter: str  # prefix of parameters
+    metric: str  # prefix of measured values
+    bookkeeping: str  # regular expression of columns that say nothing of a configuration
+    state: str = ""  # the column that says whether a run is done
 
     def wrote(self, names: Collection[str]) -> bool:
         """Whether a table with these columns is one of its own."""

@@ -25,37 +25,20 @@ from metakel.io.schema import Table
 
 @dataclass(frozen=True)
 class TaskCurves:
-    """Curves of a task.
+    """Curves of a task: values by step, from 1."""
 
-    Parameters
-    ----------
-    whole : tuple of dict
-        Values by step, from 1, of runs that were made to their end.
-    stopped : tuple of dict
-        Those of the others.
-    best : float
-        The best value of the task; nan where there is none.
-    """
-
-    whole: tuple[Curve, ...]
-    stopped: tuple[Curve, ...]
-    best: float
+    whole: tuple[Curve, ...]  # of runs that were made to their end
+    stopped: tuple[Curve, ...]  # of the others
+    best: float  # value of the task; nan where there is none
 
 
 @dataclass(frozen=True)
 class Ends:
-    """What is to be expected of the runs of a task.
+    """What is to be expected of the runs of a task."""
 
-    Parameters
-    ----------
-    stopped : tuple of (float, float) or None
-        End and noise of each stopped run; None where nothing can be said of it.
-    noise_std : float
-        Of runs that were made to their end: only ratios of noise count.
-    """
-
+    # End and noise of each stopped run; None where nothing can be said of it.
     stopped: tuple[tuple[float, float] | None, ...]
-    noise_std: float
+    noise_std: float  # of runs that were made to their end: only ratios of noise count
 
 
 def expected_ends(tasks: Sequence[TaskCurves], *, minimize: bool) -> list[Ends]:

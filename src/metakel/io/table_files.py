@@ -237,19 +237,10 @@ _AREA = re.compile(r"([A-Z]+)([0-9]+):([A-Z]+)([0-9]+)").fullmatch
 
 @dataclass(frozen=True)
 class SheetText:
-    """A sheet of a workbook as the text that it is stored as.
+    """A sheet of a workbook as the text that it is stored as."""
 
-    Parameters
-    ----------
-    content : bytes
-        The workbook.
-    part : str
-        Where the sheet is in it.
-    text : str
-    """
-
-    content: bytes
-    part: str
+    content: bytes  # the workbook
+    part: str  # where the sheet is in it
     text: str
 
     @classmethod

@@ -151,31 +151,16 @@ class Polytope:
     """The possible values of parameters with sums, each on a scale from 0 to 1 of its range.
 
     The numeric columns may be those of another space, in which the parameters have wider ranges.
-
-    Parameters
-    ----------
-    parameters : tuple of Float
-        Those that vary and are part of a sum.
-    known : tuple of Float
-        The same in the space of the columns.
-    columns : (k,) array of int
-        Their numeric columns.
-    A, b : (r, k), (r,)
-        ``A w = b`` in every possible point w.
-    G, h : (q, k), (q,)
-        ``G w <= h``.
-    center : (k,)
-        A point inside, as far from all faces as possible.
     """
 
-    parameters: tuple[Float, ...]
-    known: tuple[Float, ...]
-    columns: NDArray[np.intp]
-    A: Array
-    b: Array
-    G: Array
-    h: Array
-    center: Array
+    parameters: tuple[Float, ...]  # those that vary and are part of a sum
+    known: tuple[Float, ...]  # the same in the space of the columns
+    columns: NDArray[np.intp]  # (k,) their numeric columns
+    A: Array  # (r, k): A w = b in every possible point w
+    b: Array  # (r,)
+    G: Array  # (q, k): G w <= h
+    h: Array  # (q,)
+    center: Array  # (k,) a point inside, as far from all faces as possible
 
     @classmethod
     def of(cls, space: Space, fixed: Mapping[str, Any], known: Space) -> Polytope | None:

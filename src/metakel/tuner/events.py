@@ -258,20 +258,11 @@ def refuse_damaged(event: Mapping[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class Scale:
-    """On which scale an output is.
-
-    Parameters
-    ----------
-    output : str
-    ends : pair of float
-        Between which all values lie; infinite where that is not known.
-    usual : pair of float or None
-        From a middling value to the best of past tasks, where they are known.
-    """
+    """On which scale an output is."""
 
     output: str
-    ends: tuple[float, float] = (-inf, inf)
-    usual: tuple[float, float] | None = None
+    ends: tuple[float, float] = (-inf, inf)  # between which all values lie, where that is known
+    usual: tuple[float, float] | None = None  # from a middling value to the best of past tasks
 
     @classmethod
     def of_journal(cls, header: Mapping[str, Any]) -> Scale:

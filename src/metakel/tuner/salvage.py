@@ -47,20 +47,12 @@ class Damage:
 
 @dataclass(frozen=True)
 class Salvaged:
-    """What a damaged journal still says.
+    """What a damaged journal still says."""
 
-    Parameters
-    ----------
-    events : tuple of dict
-        With the header and every number in its place; empty where the header is damaged.
-    damaged : tuple of Damage
-    whole : tuple of dict
-        The events of whole lines, as they were written.
-    """
-
+    # With the header and every number in its place; empty where the header is damaged.
     events: tuple[Event, ...]
     damaged: tuple[Damage, ...]
-    whole: tuple[Event, ...]
+    whole: tuple[Event, ...]  # of whole lines, as they were written
 
 
 def salvaged(path: str | Path) -> Salvaged:

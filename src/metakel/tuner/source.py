@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from metakel._arrays import Array, is_integer, is_number, shown
+from metakel._arrays import Array, is_integer, probability, shown
 from metakel.confidence import ConfidenceSequence
 from metakel.errors import Hint, InputError
 from metakel.learn import LearnedKernel
@@ -315,17 +315,10 @@ OF_A_QUESTION = {"fixed": "parameters held fixed", "ranges": "ranges and choices
 
 @dataclass(frozen=True)
 class Candidates:
-    """The only configurations that can be evaluated.
-
-    Parameters
-    ----------
-    space : Space
-    given : tuple of dict
-        As the user listed them.
-    """
+    """The only configurations that can be evaluated."""
 
     space: Space
-    given: tuple[Configuration, ...]
+    given: tuple[Configuration, ...]  # as the user listed them
 
     def __post_init__(self) -> None:
         if not self.given:
@@ -407,38 +400,20 @@ class RunTask:
 
 @dataclass(frozen=True)
 class RunOptions:
-    """Choices that hold for the life of a journal, except for ``fixed`` and ``space``.
+    """Choices that hold for the life of a journal, except for ``fixed`` and ``space``."""
 
-    Parameters
-    ----------
-    seed : int
-        With the events of the journal, it decides every configuration.
-    delta : float
-        Probability with which the certificate may fail.
-    fixed : dict
-        Parameters held at a value in what is asked from now on.
-    extrapolate : bool
-        Whether values beyond the recorded ranges are allowed.
-    candidates : Candidates or None
-        The only configurations that can be evaluated, if they are few.
-    task : RunTask
-    space : Space or None
-        Ranges and choices of what is asked from now on, where they are not those of the past.
-    """
-
-    seed: int = 0
-    delta: float = 0.2
-    fixed: Mapping[str, Any] = field(default_factory=dict)
-    extrapolate: bool = False
+    seed: int = 0  # with the events of the journal, it decides every configuration
+    delta: float = 0.2  # probability with which the certificate may fail
+    fixed: Mapping[str, Any] = field(default_factory=dict)  # held in what is asked from now on
+    extrapolate: bool = False  # whether values beyond the recorded ranges are allowed
     candidates: Candidates | None = None
     task: RunTask = field(default_factory=RunTask)
-    space: Space | None = None
+    space: Space | None = None  # of what is asked from now on, where it is not that of the past
 
     def __post_init__(self) -> None:
         if not is_integer(self.seed) or self.seed < 0:
             raise InputError(f"seed is {self.seed!r}; expected a whole number >= 0")
-        if not (is_number(self.delta) and 0 < self.delta < 1):
-            raise InputError(f"delta is {self.delta!r}; expected a number between 0 and 1")
+        delta = probability("delta", self.delta)
         if (self.fixed or self.space is not None) and self.candidates is not None:
             what = f"fixed = {dict(self.fixed)}" if self.fixed else "narrower ranges"
             raise InputError(
@@ -447,7 +422,7 @@ class RunOptions:
             )
         # As JSON keeps them, whatever type of number they came as.
         object.__setattr__(self, "seed", int(self.seed))
-        object.__setattr__(self, "delta", float(self.delta))
+        object.__setattr__(self, "delta", delta)
 
     @property
     def rows(self) -> list[Configuration] | None:

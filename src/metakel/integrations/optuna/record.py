@@ -260,18 +260,11 @@ def _pruned_value(trial: FrozenTrial, completed: list[float], minimize: bool) ->
 
 @dataclass(frozen=True)
 class Running:
-    """Running trials of other workers.
+    """Running trials of other workers."""
 
-    Parameters
-    ----------
-    announced : dict
-        What each tries or is about to try, by trial number.
-    choosing : tuple of int
-        Numbers of the earlier trials that have announced nothing yet.
-    """
-
+    # What each tries or is about to try, by trial number.
     announced: Mapping[int, dict[str, Any]] = field(default_factory=dict)
-    choosing: tuple[int, ...] = ()
+    choosing: tuple[int, ...] = ()  # numbers of the earlier ones that have announced nothing yet
 
     def before(self, number: int) -> Running:
         """Without the trials after ``number``."""

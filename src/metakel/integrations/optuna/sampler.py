@@ -19,6 +19,7 @@ from optuna.samplers._base import _process_constraints_after_trial
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
+from metakel._arrays import probability
 from metakel.confidence import Alarm
 from metakel.errors import InputError
 from metakel.integrations.optuna.pruner import curves_of
@@ -521,8 +522,7 @@ class StopAtCallback:
     def __init__(self, stop_at: float | str, *, delta: float = 0.2) -> None:
         if not isinstance(stop_at, str) or not stop_at.strip().endswith("%"):
             as_tolerance(stop_at, None)
-        if not 0 < delta < 1:
-            raise InputError(f"delta is {delta}; expected a number between 0 and 1")
+        probability("delta", delta)
         self.stop_at, self.delta = stop_at, delta
         self._warned: set[str] = set()
 

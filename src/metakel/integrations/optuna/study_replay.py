@@ -106,18 +106,10 @@ def _optimizer(
 
 @dataclass(frozen=True)
 class Strict:
-    """What a strict sampler promises, and from where it begins.
+    """What a strict sampler promises, and from where it begins."""
 
-    Parameters
-    ----------
-    delta : float
-        Probability that any of all configurations violates a constraint.
-    start : tuple of dict
-        Configurations that the user vouches for; without them past studies have to.
-    """
-
-    delta: float
-    start: tuple[Mapping[str, Any], ...] = ()
+    delta: float  # probability that any of all configurations violates a constraint
+    start: tuple[Mapping[str, Any], ...] = ()  # configurations that the user vouches for
 
     def optimizer(self, prior: Prior, space: Space, rng: np.random.Generator) -> Optimizer:
         """The search on the space of a study, which has to be that of the past."""

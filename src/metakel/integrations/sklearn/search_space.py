@@ -168,32 +168,16 @@ def _from_distribution(name: str, given: Any) -> Parameter:
 
 @dataclass(frozen=True)
 class Searched:
-    """How configurations of an optimizer become parameters of an estimator, and back.
+    """How configurations of an optimizer become parameters of an estimator, and back."""
 
-    Parameters
-    ----------
-    choices : dict of Choice
-        By the names that the optimizer knows.
-    names : dict of str
-        Names of the estimator's parameters, by those that the optimizer knows.
-    held : dict
-        What the optimizer holds at a value.
-    always : dict
-        Parameters of the estimator of which there is one value only.
-    prefix : str
-        Of the parameters of the model.
-    entry : Entry or None
-        Of the library.
-    constants : dict
-        What a fit sets beside the parameters (`Entry.beside`).
-    """
-
-    choices: Mapping[str, Choice]
-    names: Mapping[str, str]
-    held: Mapping[str, Any]
+    choices: Mapping[str, Choice]  # by the names that the optimizer knows
+    names: Mapping[str, str]  # of the estimator's parameters, by those that the optimizer knows
+    held: Mapping[str, Any]  # what the optimizer holds at a value
+    # Parameters of the estimator of which there is one value only.
     always: Mapping[str, Any] = field(default_factory=dict)
-    prefix: str = ""
-    entry: Entry | None = None
+    prefix: str = ""  # of the parameters of the model
+    entry: Entry | None = None  # of the library
+    # What a fit sets beside the parameters (`Entry.beside`).
     constants: Mapping[str, Any] = field(default_factory=dict)
 
     def settled(self, configuration: Mapping[str, Any]) -> dict[str, Any]:
