@@ -40,19 +40,22 @@ from metakel.tuner import Store
 ENDINGS = (".jsonl", ".journal")
 
 
+KINDS = {
+    "workbook": WORKBOOKS,
+    "JSON": (".json", ".jsonl", ".ndjson"),  # a run in every line, or all in a list
+    "Parquet": (".parquet", ".pq"),
+}
+
+
+def kind_of(path: str | Path) -> str:
+    """What a file is, by the end of its name: one of `KINDS`, or text."""
+    name = str(path).lower()
+    return next((kind for kind, ends in KINDS.items() if name.endswith(ends)), "text")
+
+
 def is_workbook(path: str | Path) -> bool:
     """Whether it is an Excel workbook."""
-    return str(path).lower().endswith(WORKBOOKS)
-
-
-def is_parquet(path: str | Path) -> bool:
-    """Whether it is a Parquet file."""
-    return str(path).endswith((".parquet", ".pq"))
-
-
-def is_jsonl(path: str | Path) -> bool:
-    """Whether it holds JSON, a run in every line or all in a list."""
-    return str(path).lower().endswith((".json", ".jsonl", ".ndjson"))
+    return kind_of(path) == "workbook"
 
 
 def table_columns(
@@ -66,14 +69,14 @@ def table_columns(
 
     Cells of the ``signed`` columns that a workbook shows as per cent are texts, such as "70 %".
     """
-    if is_workbook(path):
+    kind = kind_of(path)
+    if kind == "workbook":
         found = excel_columns(path, sheet=sheet, having=having, signed=signed)
-    elif is_jsonl(path) or is_parquet(path):
-        read = read_jsonl if is_jsonl(path) else read_parquet
-        table = read(path, task="", output="")
-        found = {name: column.tolist() for name, column in table.columns.items()}
-    else:
+    elif kind == "text":
         found = csv_columns(path, delimiter=delimiter)
+    else:
+        table = (read_jsonl if kind == "JSON" else read_parquet)(path, task="", output="")
+        found = {name: column.tolist() for name, column in table.columns.items()}
     return without_prefixes(found, having)[0]
 
 
@@ -191,8 +194,7 @@ class HistoryOptions:
         for source in self.sources if lacking else ():
             columns |= table_columns(source, self.delimiter, self._first_sheet, self.roles.names)
         columns = {self._renames.get(name, name): cells for name, cells in columns.items()}
-        several_sheets = self.sheets and (len(self.sheets) > 1 or self.sheets[0] == "*")
-        if several_sheets and self.roles.output and not self.roles.task:
+        if self._several_sheets and self.roles.output and not self.roles.task:
             return replace(self, roles=replace(self.roles, task="sheet"))._files(options)
         if not self.roles.task or not self.roles.output:
             raise typer.BadParameter(_which(columns, self.roles.task, self.roles.output))
@@ -212,29 +214,29 @@ class HistoryOptions:
         return {old: new for old, _, new in pairs}
 
     @property
+    def _several_sheets(self) -> bool:
+        sheets = self.sheets or ()
+        return len(sheets) > 1 or "*" in sheets
+
+    @property
     def _first_sheet(self) -> str | None:
         one = self.sheets[0] if self.sheets else None
         return None if one == "*" else one
 
     def _read_file(self, source: str) -> list[Table]:
         """A table, or several sheets of a workbook."""
-        columns = {"task": self.roles.task, "output": self.roles.output}
-        if is_workbook(source):
-            _refuse_option("--delimiter", self.delimiter, source, "a workbook has none")
-            if self.sheets and (len(self.sheets) > 1 or self.sheets[0] == "*"):
-                return read_sheets(source, sheets=self.sheets, **columns)
+        columns, kind = {"task": self.roles.task, "output": self.roles.output}, kind_of(source)
+        if kind != "text" and self.delimiter is not None:
+            raise typer.BadParameter(f"--delimiter beside {source}: only text has one")
+        if kind != "workbook" and self._first_sheet is not None:
+            raise typer.BadParameter(f"--sheet beside {source}: only workbooks (.xlsx) have sheets")
+        if kind == "workbook" and self._several_sheets:
+            return read_sheets(source, sheets=self.sheets or (), **columns)
+        if kind == "workbook":
             return [read_excel(source, sheet=self._first_sheet, **columns)]
-        return [self._read_text(source, columns)]
-
-    def _read_text(self, source: str, columns: dict[str, str]) -> Table:
-        _refuse_option("--sheet", self._first_sheet, source, "only workbooks (.xlsx) have sheets")
-        if is_jsonl(source):
-            _refuse_option("--delimiter", self.delimiter, source, "JSON has none")
-            return read_jsonl(source, **columns)
-        if is_parquet(source):
-            _refuse_option("--delimiter", self.delimiter, source, "Parquet has none")
-            return read_parquet(source, **columns)
-        return read_csv(source, delimiter=self.delimiter, **columns)
+        if kind == "text":
+            return [read_csv(source, delimiter=self.delimiter, **columns)]
+        return [(read_jsonl if kind == "JSON" else read_parquet)(source, **columns)]
 
 
 def is_storage(source: str) -> bool:
@@ -250,11 +252,6 @@ def _read_storage(url: str, rename: dict[str, str], options: dict[str, Any]) -> 
     except Exception as error:  # of SQLAlchemy, a driver, or Optuna: whatever they raise
         reason = str(error).partition("\n")[0]
         raise InputError(f"{url} cannot be read as a storage of Optuna: {reason}") from error
-
-
-def _refuse_option(option: str, value: str | None, source: str, why: str) -> None:
-    if value is not None:
-        raise typer.BadParameter(f"{option} beside {source}: {why}")
 
 
 def _names(text: str, columns: Collection[str]) -> list[str]:
