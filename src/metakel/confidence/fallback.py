@@ -282,10 +282,7 @@ class SequenceState:
         shares = [member.share for member in self.mixture]
         mixed = log_mixture(evidences, weights, shares)
         radius = squared_radius(
-            mixed,
-            options.delta_deciding,
-            t=self.log.t,
-            noise_weight=options.dual.noise_weight,
+            mixed, options.delta_deciding, t=self.log.t, noise_weight=options.dual.noise_weight
         )
         root = sqrt(max(radius, 0.0))
         if assumed is None:

@@ -32,11 +32,7 @@ INDEFINITE = 1e-6
 
 
 def posterior(
-    kernel: Kernel,
-    X: ArrayLike,
-    y: ArrayLike,
-    *,
-    noise_var: float | ArrayLike,
+    kernel: Kernel, X: ArrayLike, y: ArrayLike, *, noise_var: float | ArrayLike
 ) -> Posterior:
     """Condition GP(0, k) on observations (Eq. 3).
 

@@ -244,13 +244,7 @@ def _by_nnls(H: Array, q: Array, x: Array) -> Array:
 
 
 def block_descent(
-    gram: Array,
-    h: Array,
-    starts: Index,
-    lam: Array,
-    *,
-    sweeps: int = 2,
-    root_steps: int = 2,
+    gram: Array, h: Array, starts: Index, lam: Array, *, sweeps: int = 2, root_steps: int = 2
 ) -> Array:
     r"""Weights x (k,) after a few sweeps over k groups from zero, the strongest group first.
 

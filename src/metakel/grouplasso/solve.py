@@ -19,14 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from metakel._arrays import Array
 from metakel.errors import InputError, NotConverged, ShapeError
 from metakel.grouplasso.evaluators import FeatureEvaluator, GramEvaluator
-from metakel.grouplasso.newton import (
-    Evaluator,
-    Iterate,
-    Residual,
-    dual_value,
-    evaluate,
-    minimize,
-)
+from metakel.grouplasso.newton import Evaluator, Iterate, Residual, dual_value, evaluate, minimize
 from metakel.grouplasso.problem import Index, Problem
 
 Progress = Callable[[int, float], None]

@@ -349,12 +349,7 @@ BLOCK_ENTRIES = 1 << 16
 
 
 def random_fourier(
-    p: int,
-    d0: int,
-    *,
-    lengthscales: ArrayLike,
-    spectrum: Spectrum = "se",
-    rng: np.random.Generator,
+    p: int, d0: int, *, lengthscales: ArrayLike, spectrum: Spectrum = "se", rng: np.random.Generator
 ) -> KernelDictionary:
     r"""Kernels :math:`k_j(x, z) = \cos(w_j^\top (x - z))` with random frequencies w_j.
 

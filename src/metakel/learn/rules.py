@@ -208,11 +208,7 @@ def _self_normalized(
 
 
 def lifelong(
-    problem: Problem,
-    *,
-    noise_std: float,
-    delta: float,
-    sup: ArrayLike | None = None,
+    problem: Problem, *, noise_std: float, delta: float, sup: ArrayLike | None = None
 ) -> Array:
     r"""`self_normalized` for kernels that are learned again after every task (Theorem 30).
 
@@ -273,11 +269,7 @@ def chernoff(problem: Problem, *, noise_std: float, delta: float) -> Array:
 
 
 def dimension_free(
-    problem: Problem,
-    *,
-    noise_std: float,
-    delta: float,
-    sup: ArrayLike | None = None,
+    problem: Problem, *, noise_std: float, delta: float, sup: ArrayLike | None = None
 ) -> Array:
     r"""Lemma B.1 without d_max: "hkz" from the sup of each kernel instead of its eigenvalues.
 
@@ -323,12 +315,7 @@ def paper(problem: Problem, *, noise_std: float, delta: float) -> Array:
 
 
 def monte_carlo(
-    problem: Problem,
-    *,
-    noise_std: float,
-    delta: float,
-    rng: np.random.Generator,
-    draws: int = 999,
+    problem: Problem, *, noise_std: float, delta: float, rng: np.random.Generator, draws: int = 999
 ) -> Array:
     r"""For Gaussian noise and points fixed in advance: simulates the event A (Lemma B.1).
 
@@ -345,11 +332,7 @@ def monte_carlo(
 
 
 def pivotal_lambda(
-    problem: Problem,
-    *,
-    delta: float,
-    rng: np.random.Generator | None = None,
-    draws: int = 999,
+    problem: Problem, *, delta: float, rng: np.random.Generator | None = None, draws: int = 999
 ) -> Array:
     r"""Lambda of the group square-root lasso, for Gaussian noise of unknown size.
 

@@ -321,11 +321,7 @@ TOLERANCE = 1e-5  # of the duality gap; which groups enter needs no more
 
 
 def ladder_of(
-    problem: Problem,
-    base: KernelDictionary,
-    lam: Array,
-    selected: NDArray[np.intp],
-    rungs: int,
+    problem: Problem, base: KernelDictionary, lam: Array, selected: NDArray[np.intp], rungs: int
 ) -> tuple[KernelSum, ...]:
     """Kernels of weight 1 that contain each other, the last with all base kernels.
 

@@ -306,11 +306,7 @@ def _tasks_near(past: BestRuns, differ: NDArray[np.intp], x: Array) -> set[str]:
 
 
 def _neighbors(
-    state: State,
-    past: BestRuns | None,
-    differ: NDArray[np.intp],
-    point: Any,
-    x: Array,
+    state: State, past: BestRuns | None, differ: NDArray[np.intp], point: Any, x: Array
 ) -> tuple[Neighbor, ...]:
     """The nearest ones, at most one of every past task; of this task only those that are near.
 

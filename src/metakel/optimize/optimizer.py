@@ -26,24 +26,12 @@ from metakel._files import Format, write_file
 from metakel.confidence.fallback import Alarm, AlarmEvent
 from metakel.curves import Curve, CurveModel, Decision, as_curve
 from metakel.errors import InputError, ShapeError
-from metakel.optimize.acquisition import (
-    Acquisition,
-    Feasibility,
-    as_acquisition,
-    without_nan,
-)
+from metakel.optimize.acquisition import Acquisition, Feasibility, as_acquisition, without_nan
 from metakel.optimize.certificate import Best, Certificate, as_tolerance, describe
 from metakel.optimize.explain import Reasons, explain
 from metakel.optimize.model import Model, Search
 from metakel.optimize.outcomes import OutputScale, outcomes
-from metakel.optimize.record import (
-    Record,
-    Trial,
-    as_noise_levels,
-    as_outputs,
-    as_values,
-    feasible,
-)
+from metakel.optimize.record import Record, Trial, as_noise_levels, as_outputs, as_values, feasible
 from metakel.optimize.state import State
 from metakel.search import Domain, StartPoints
 from metakel.search.named import as_domain

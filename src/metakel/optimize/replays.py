@@ -220,10 +220,7 @@ class RegretCalibration:
         return max((s.horizon for s in found if not isinstance(s, str)), default=0)
 
     def scores_for(
-        self,
-        domain: Domain,
-        delta: float,
-        emulated: Callable[[Array], RegretScores] | None = None,
+        self, domain: Domain, delta: float, emulated: Callable[[Array], RegretScores] | None = None
     ) -> RegretScores | str:
         """The scores that speak for an optimizer, or why none do.
 

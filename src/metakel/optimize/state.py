@@ -7,23 +7,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from metakel._arrays import (
-    single_blas_thread,
-)
+from metakel._arrays import single_blas_thread
 from metakel.confidence.fallback import AlarmEvent
 from metakel.errors import InputError
-from metakel.optimize.acquisition import (
-    Acquisition,
-    Feasibility,
-    as_acquisition,
-    constrained,
-)
+from metakel.optimize.acquisition import Acquisition, Feasibility, as_acquisition, constrained
 from metakel.optimize.certificate import Best, Certificate
 from metakel.optimize.model import Model, Score
 from metakel.optimize.outcomes import Outcomes, OutputScale, outcomes
-from metakel.optimize.record import (
-    Record,
-)
+from metakel.optimize.record import Record
 from metakel.search import Domain, StartPoints
 
 

@@ -17,9 +17,7 @@ from numpy.typing import NDArray
 
 from metakel._arrays import Array
 from metakel.errors import InputError
-from metakel.gp.posterior import (
-    fit_matern52,
-)
+from metakel.gp.posterior import fit_matern52
 from metakel.gp.processes import LearnedProcess
 from metakel.grouplasso import Problem, lambda_max, path, solve, solve_square_root
 from metakel.kernels.nystrom import NystromFeatures, choose_basis, spread_rows

@@ -103,14 +103,7 @@ def detectable_noncentrality(*, m: int, d: int, p: int, delta: float, beta: floa
 
 @checked
 def lambda_min_paper(
-    *,
-    noise_std: float,
-    m: int,
-    n: float,
-    p: int,
-    d_max: int,
-    delta: float,
-    two_log: bool = False,
+    *, noise_std: float, m: int, n: float, p: int, d_max: int, delta: float, two_log: bool = False
 ) -> float:
     r"""Smallest lambda that Theorem 4.3 and Lemma B.1 allow, as printed (k_j <= 1).
 
