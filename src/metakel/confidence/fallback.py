@@ -99,36 +99,23 @@ def everything(kernel: KernelSum) -> KernelSum:
     return KernelSum.uniform(kernel.base, weight=1.0)
 
 
-def wider_kernels(
-    options: ConfidenceOptions, kernel: KernelSum, full: KernelSum | Sequence[KernelSum] | None
-) -> tuple[KernelSum, ...]:
-    """The kernels to fall back to, from narrow to wide; none where there is nothing to add."""
+def wider_kernel(
+    options: ConfidenceOptions, kernel: KernelSum, full: KernelSum | None
+) -> KernelSum | None:
+    """The kernel to fall back to; None where there is nothing to add."""
     if options.name != "dmm" or full is kernel:
-        return ()
+        return None
     if full is None:
         # Small weights on all base kernels are an assumption, too, unless it is their own norm.
         small = options.norm_of == "all" and (kernel.eta < 1).any()
         narrow = small or len(kernel.active) < kernel.base.p
-        return (everything(kernel),) if narrow else ()
-    if not isinstance(full, list | tuple):
-        wider: tuple[KernelSum, ...] = (as_kernel("full", full),)
-    else:
-        wider = tuple(as_kernel(f"full[{i}]", rung) for i, rung in enumerate(full))
-    for i, rung in enumerate(wider):
-        if not len(rung.active):
-            raise InputError(
-                "full has no active base kernel; expected one that contains the kernel"
-            )
-        missing = np.setdiff1d(wider[i - 1].active if i else (), rung.active)
-        if missing.size:
-            raise InputError(
-                f"full[{i}] lacks {rung.base.names[missing[0]]}, which is in full[{i - 1}]; "
-                "expected a ladder, in which every kernel contains the one before it"
-            )
-    return wider
+        return everything(kernel) if narrow else None
+    if not len(as_kernel("full", full).active):
+        raise InputError("full has no active base kernel; expected one that contains the kernel")
+    return full
 
 
-def first_stage(options: ConfidenceOptions, kernel: KernelSum, wider: Sequence[KernelSum]) -> int:
+def first_stage(options: ConfidenceOptions, kernel: KernelSum, wider: KernelSum | None) -> int:
     """Index of the first of the `hypotheses`: that of ``kernel``, unless it is empty.
 
     The norm certificate holds for kernels that contain the true ones. That nothing stood out of
@@ -137,17 +124,17 @@ def first_stage(options: ConfidenceOptions, kernel: KernelSum, wider: Sequence[K
     """
     if len(kernel.active):
         return 0
-    if not wider or options.norm_of == "kernel":
+    if wider is None or options.norm_of == "kernel":
         why = (
             f'method {options.name!r} and full=kernel have no other; use "dmm", or'
-            if not wider
+            if wider is None
             else 'norm_of="kernel" bounds no other norm; use norm_of="truth", or'
         )
         raise InputError(
             "the kernel has no active base kernel, so the only function in its space is 0; "
             f"{why} KernelSum.uniform(kernel.base, weight=1.0) for all of them"
         )
-    some, p = len(wider[0].active), kernel.base.p
+    some, p = len(wider.active), kernel.base.p
     count = f"all {p}" if some == p else f"{some} of {p}"
     warnings.warn(
         "the kernel has no active base kernel (nothing was learned), which does not make f zero; "
@@ -158,27 +145,26 @@ def first_stage(options: ConfidenceOptions, kernel: KernelSum, wider: Sequence[K
 
 
 def hypotheses(
-    options: ConfidenceOptions, kernel: KernelSum, wider: Sequence[KernelSum]
+    options: ConfidenceOptions, kernel: KernelSum, wider: KernelSum | None
 ) -> list[Hypothesis]:
     """The first hypothesis and its fallbacks, each of which contains the one before it.
 
-    The given kernel with its norm bound, then the wider ones with theirs, then the widest with any
-    norm. Kernels without features fit everything with any norm, so their norm bound is doubled
-    instead, up to 20 times. All use the same radius R_t of the mixture, which assumes nothing about
-    f, so that falling back costs no probability (Theorem 11 of ``docs/theory.md``).
+    The given kernel with its norm bound, then the wider one with its own, then that with any norm.
+    Kernels without features fit everything with any norm, so their norm bound is doubled instead,
+    up to 20 times. All use the same radius R_t of the mixture, which assumes nothing about f, so
+    that falling back costs no probability (Theorem 11 of ``docs/theory.md``).
     """
     bound = options.norm_at(0)
     first = certified_norm(options, kernel, bound)
     scales = norm_scales(options, kernel, first)
-    others = len(wider)
-    own = each = 1 / (1 + others)
-    if options.dual.watch_kernels and (kernel.eta < kernel.eta.max(initial=0)).any():
-        # The rest of the mixture is that of `mixture`'s neighbours.
-        own, each = (0.5, (0.5 - WATCHED) / others) if others else (1 - WATCHED, 0.0)
+    watched = options.dual.watch_kernels and (kernel.eta < kernel.eta.max(initial=0)).any()
+    taken = WATCHED if watched else 0.0  # by the neighbours of `mixture`
+    own = 1 - taken if wider is None else 0.5
     ladder = [_hypothesis(options, kernel, first, scales, own)]
-    for rung in wider:
-        ratio = _norm_ratio(options, kernel, rung)
-        ladder.append(_hypothesis(options, rung, first * ratio, scales * ratio, each))
+    if wider is not None:
+        ratio = _norm_ratio(options, kernel, wider)
+        bounds = first * ratio, scales * ratio
+        ladder.append(_hypothesis(options, wider, *bounds, 0.5 - taken))
     last = ladder[-1]
     if np.isfinite(bound) and last.kernel.finite:
         ladder.append(replace(last, norm_bound=np.inf))
@@ -189,9 +175,9 @@ def hypotheses(
 
 
 def mixture(
-    options: ConfidenceOptions, ladder: Sequence[Hypothesis], wider: int
+    options: ConfidenceOptions, ladder: Sequence[Hypothesis], *, wider: bool
 ) -> list[Hypothesis]:
-    """One hypothesis for every kernel of the mixture: of the ladder, and neighbours.
+    """One hypothesis for every kernel of the mixture: the first, the ``wider`` one, and neighbours.
 
     Neighbours are the first kernel with one base kernel more (``watch_kernels``). A base kernel
     that is in it with a small weight counts as missing, too; it gets the largest one. They are

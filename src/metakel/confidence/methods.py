@@ -360,13 +360,8 @@ def _noise_norm(options: ConfidenceOptions, kernel: KernelSum) -> float:
 def log_evidence(values: Array, squared_targets: Array, rest: float, norm_scales: Array) -> Array:
     """(S,) exponents of the mixture, one per scale c = norm_scale^2.
 
-    Parameters
-    ----------
-    values, squared_targets : (r,) arrays
-        Eigenvalues of K and the squared coordinates of y in its eigenvectors.
-    rest : float
-        Squared norm of what is left of y.
-    norm_scales : (S,) array
+    From the eigenvalues of K and the squared coordinates of y in its eigenvectors, (r,) each, and
+    the squared norm ``rest`` of what is left of y.
     """
     grown = norm_scales[:, None] ** 2 * values  # (S, r)
     fit = rest + (squared_targets / (1 + grown)).sum(axis=1)
@@ -393,14 +388,8 @@ def log_mixture(
 ) -> float:
     """Logarithm of the mixture over kernels and scales; never positive.
 
-    Parameters
-    ----------
-    evidences : list of (S,) arrays
-        One for every kernel.
-    weights : list of (S,) arrays, optional
-        Logarithms of the weights of the scales, for every kernel; by default all equal.
-    shares : sequence of float, optional
-        Weights of the kernels, which add up to 1; by default all equal.
+    Of the evidence (S,) of every kernel, logarithms of the weights of its scales (S,) and the
+    shares of the kernels, which add up to 1; by default all are equal.
     """
     if weights is None:
         weights = [log_weights(len(e), 0, 0.0) for e in evidences]
@@ -457,17 +446,10 @@ def squared_radius(mixture: float, delta: float, *, t: int = 0, noise_weight: fl
 def regularizer_and_nu(
     options: ConfidenceOptions, spectrum: Spectrum, *, t: int, norm_bound: float
 ) -> tuple[float, float]:
-    """rho, in units of the squared outputs, and nu after ``t`` observations.
+    """rho, in units of the squared outputs, and nu after ``t`` observations, whitened.
 
-    Parameters
-    ----------
-    options : ConfidenceOptions
-    spectrum : Spectrum
-        The t observations, whitened with ``options.noise_std``.
-    t : int
-        Theorem 5.1 writes t for the step that comes next, which is t + 1 here.
-    norm_bound : float
-        The certified bound in the norm of the kernel; "paper" and "oracle" take B itself.
+    Theorem 5.1 writes t for the step that comes next, which is t + 1 here. ``norm_bound`` is the
+    certified one in the norm of the kernel; "paper" and "oracle" take B itself.
     """
     sigma, delta, form = options.noise_std, options.delta_deciding, options.method
     assert isinstance(form, ClosedForm)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
@@ -20,7 +20,7 @@ from metakel.confidence.fallback import (
     first_stage,
     hypotheses,
     mixture,
-    wider_kernels,
+    wider_kernel,
 )
 from metakel.confidence.methods import (
     DMM,
@@ -40,7 +40,7 @@ from metakel.confidence.set import ConfidenceSet, Intersection
 from metakel.errors import InputError
 from metakel.kernels.sum import KernelFunction, KernelSum, as_kernel
 
-FORMAT = Format("metakel.ConfidenceSequence", version=3, noun="sequence")
+FORMAT = Format("metakel.ConfidenceSequence", version=4, noun="sequence")
 
 
 class ConfidenceSequence:
@@ -91,11 +91,10 @@ class ConfidenceSequence:
         assumption. "raise" raises `Alarm` after recording the observation, then continues like
         "widen". "ignore" enlarges the set until it is not empty; nothing is guaranteed then. Only
         "dmm" has an alarm.
-    full : KernelSum or sequence of KernelSum, optional
+    full : KernelSum, optional
         What "widen" falls back to, and half of the mixture; by default weight 1 on every base
         kernel. Give ``kernel`` itself to spend nothing on it; the alarm then notices a wrong B
-        only. Several kernels are a ladder, such as `LearnedKernel.ladder`: each contains the one
-        before it, and an alarm falls back by one. f must lie in the last.
+        only.
     points : (n, d0) array, optional
         A finite domain on which the intersection over the times after each `tell` is exact.
     center : (n, d0) -> (n,), optional
@@ -119,7 +118,7 @@ class ConfidenceSequence:
         method: MethodName | DMM | ClosedForm = "dmm",
         norm_of: NormOf | None = None,
         on_alarm: OnAlarm = "widen",
-        full: KernelSum | Sequence[KernelSum] | None = None,
+        full: KernelSum | None = None,
         points: ArrayLike | None = None,
         center: Center | None = None,
         slack: float = 0.0,
@@ -149,21 +148,16 @@ class ConfidenceSequence:
             raise InputError(f"center is {center!r}; expected a function of points (n, d0)")
         self.center = center
         self.options.check_kernel(kernel)
-        self.wider = wider_kernels(self.options, kernel, full)
+        self.full = wider_kernel(self.options, kernel, full)
         domain = None if points is None else kernel.base.points(points)
-        ladder = hypotheses(self.options, kernel, self.wider)
-        members = mixture(self.options, ladder, len(self.wider))
+        ladder = hypotheses(self.options, kernel, self.full)
+        members = mixture(self.options, ladder, wider=self.full is not None)
         data = tuple(no_observations(member.kernel) for member in members)
-        stage = first_stage(self.options, kernel, self.wider)
+        stage = first_stage(self.options, kernel, self.full)
         state = SequenceState(self.options, ladder, members, data, stage)
         kept, _ = Intersection(domain, self.options.dual.remember).narrowed(state.now.set)
         self._known = Knowledge(state, kept)
         self._at_points = 0.0 if domain is None else self._center_at(domain)
-
-    @property
-    def full(self) -> KernelSum | None:
-        """The widest kernel to fall back to; None where there is no other."""
-        return self.wider[-1] if self.wider else None
 
     @property
     def t(self) -> int:
@@ -393,7 +387,7 @@ class ConfidenceSequence:
         options = {f.name: getattr(self.options, f.name) for f in fields(self.options)}
         options |= {} if delta is None else {"delta": delta}
         options |= {} if on_alarm is None else {"on_alarm": on_alarm}
-        full = self.wider or self.kernel  # the kernel itself stands for no other one
+        full = self.full or self.kernel  # the kernel itself stands for no other one
         return type(self)(self.kernel, full=full, center=center, points=points, **options)
 
     def to_dict(self) -> dict[str, Any]:
@@ -408,7 +402,7 @@ class ConfidenceSequence:
         kept = self._known.kept
         stored = StoredSequence(
             kernel=self.kernel,
-            wider=self.wider,
+            full=self.full,
             options=self.options,
             center=self.center,
             points=kept.points,
@@ -431,7 +425,7 @@ class ConfidenceSequence:
             options = {f.name: getattr(stored.options, f.name) for f in fields(stored.options)}
             sequence = cls(
                 stored.kernel,
-                full=stored.wider or stored.kernel,
+                full=stored.full or stored.kernel,
                 center=stored.center,
                 points=stored.points,
                 **options,
@@ -470,7 +464,7 @@ class StoredSequence:
     """All that `ConfidenceSequence` cannot work out again, as `metakel._codec` stores it."""
 
     kernel: KernelSum
-    wider: tuple[KernelSum, ...]
+    full: KernelSum | None
     options: ConfidenceOptions
     center: KernelFunction | None
     points: Array | None

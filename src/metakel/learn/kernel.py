@@ -44,7 +44,6 @@ from metakel.learn.screening import (
     Screening,
     chi_square_screening,
     hidden_sizes,
-    ladder_of,
     remains,
     report,
     soft_weights,
@@ -214,23 +213,6 @@ class LearnedKernel:
         sizes = self.hidden() / 2 if self._remains is None else self._remains.sizes()
         weights = soft_weights(sizes, self.active, norm_bound=bound, c=ALLOWED)
         return KernelSum(self.kernel.base, weights)
-
-    def ladder(self, rungs: int = 6) -> tuple[KernelSum, ...]:
-        """Kernels to fall back to after an alarm: ``full=`` of `ConfidenceSequence` and `GPUCB`.
-
-        Each contains the one before it, in the order in which a smaller lambda would have selected
-        base kernels; the last has all of them. Then an alarm that is caused by a weak kernel does
-        not make all others possible at once. The intervals after it hold if the new kernel contains
-        f, which only the last one does for certain.
-
-        Parameters
-        ----------
-        rungs : int
-            At most how many; 1 gives all base kernels alone.
-        """
-        if not isinstance(rungs, int) or isinstance(rungs, bool) or rungs < 1:
-            raise InputError(f"rungs is {rungs!r}; expected an integer >= 1")
-        return ladder_of(self.problem, self.kernel.base, self.lam, self.active, rungs)
 
     @property
     def typical_norm(self) -> float:

@@ -36,9 +36,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from metakel._arrays import TINY, Array, as_number, probability
 from metakel.errors import InputError, ShapeError, first_of
-from metakel.grouplasso import Problem, path
+from metakel.grouplasso import Problem
 from metakel.grouplasso.problem import columns_of
-from metakel.kernels import KernelDictionary, KernelSum
 from metakel.learn.problem import PIVOTAL, root_mean_square
 from metakel.theory import detectable_noncentrality, screening_threshold
 
@@ -313,33 +312,6 @@ def soft_weights(
         weights = np.minimum(1.0, (c * coefficients / norm_bound) ** 2)
     weights[active] = 1.0
     return weights if (weights == 1).all() or not weights[weights < 1].any() else 2 * weights
-
-
-STEPS = 16  # lambdas along the path
-SMALLEST = 1e-3  # of the lambda that was used
-TOLERANCE = 1e-5  # of the duality gap; which groups enter needs no more
-
-
-def ladder_of(
-    problem: Problem, base: KernelDictionary, lam: Array, selected: NDArray[np.intp], rungs: int
-) -> tuple[KernelSum, ...]:
-    """Kernels of weight 1 that contain each other, the last with all base kernels.
-
-    A rung holds all groups that are active at some lambda up to its own, between ``lam`` (p,) and
-    a thousandth of it. Where there are more different sets than rungs, those are taken that grow
-    by about the same factor.
-    """
-    scales = np.geomspace(1.0, SMALLEST, STEPS)
-    found = path(problem, scales, weights=np.where(lam > 0, lam, lam.max()), tol=TOLERANCE)
-    eta = np.array([solution.eta for solution in found])
-    entered = np.maximum.accumulate(eta > 0, axis=0) | np.isin(np.arange(base.p), selected)
-    sizes = entered.sum(axis=1)
-    first = max(len(selected), 1)
-    wanted = first * (base.p / first) ** (np.arange(1, rungs + 1) / rungs)
-    chosen = [np.flatnonzero(sizes <= size)[-1] for size in wanted if (sizes <= size).any()]
-    between = {int(sizes[i]): entered[i] for i in chosen if len(selected) < sizes[i] < base.p}
-    active = [np.flatnonzero(row) for _, row in sorted(between.items())][: rungs - 1]
-    return tuple(KernelSum.uniform(base, active=rung) for rung in [*active, np.arange(base.p)])
 
 
 LISTED = 30  # unselected kernels in a report

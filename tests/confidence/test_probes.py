@@ -1,4 +1,4 @@
-"""Several hypotheses in one mixture: what they cost, what they notice, where they fall back to."""
+"""Several hypotheses in one mixture: what they cost, and what they notice."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from math import log
 
 import numpy as np
 import pytest
-from worlds import GRID, covered, failures_allowed
+from worlds import failures_allowed
 
 from gpucb import gpucb
-from metakel import History, candidates, learn_kernel
+from metakel import candidates
 from metakel.confidence import DMM, ConfidenceSequence
 from metakel.confidence.fallback import WATCHED
 from metakel.errors import InputError
@@ -27,7 +27,6 @@ def kernel(active):
 
 ALL = kernel(range(BASE.p))
 WATCH = DMM(watch_kernels=True)
-LADDER = (kernel([1, 3, 5]), kernel([1, 3, 5, 8]), ALL)
 
 
 def told(sequence, theta, rng, n):
@@ -40,9 +39,7 @@ def told(sequence, theta, rng, n):
     ("options", "share"),
     [
         ({"full": ALL}, 1 / 2),
-        ({"full": LADDER}, 1 / 4),
         ({"method": WATCH}, 1 / 2),
-        ({"full": LADDER, "method": WATCH}, 1 / 2),
         ({"full": kernel([1, 3]), "method": WATCH}, 1 / 2),
     ],
 )
@@ -68,31 +65,6 @@ def test_a_neighbor_in_the_mixture_costs_no_more_than_its_own_share():
         sequence.tell(X, y)
     price = 2 * log((BASE.p - 2) / WATCHED)
     assert watching.radius**2 <= alone.radius**2 + price + 1e-9
-
-
-def test_an_alarm_falls_back_by_one_rung_and_no_rung_that_holds_f_is_abandoned():
-    runs, abandoned, missed, fell = 60, 0, 0, 0
-    for seed in range(runs):
-        rng = np.random.default_rng(seed)
-        theta = np.zeros(BASE.p)
-        theta[[1, 3, 5]] = rng.choice([-1, 1], 3) * [1.0, 0.7, 0.8]
-        sequence = ConfidenceSequence(kernel([1, 3]), full=LADDER, **OPTIONS)
-        for _ in range(12):
-            told(sequence, theta, rng, 2)
-        rung = len(sequence.hypothesis.kernel.active)
-        fell += rung == 3
-        abandoned += rung > 3
-        missed += rung >= 3 and not covered(sequence, BASE.features(GRID) @ theta, GRID)
-    assert fell >= 0.9 * runs
-    assert abandoned <= failures_allowed(runs, DELTA)
-    assert missed <= failures_allowed(runs, DELTA)
-
-
-def test_rungs_that_do_not_contain_each_other_are_refused():
-    with pytest.raises(InputError, match=r"full\[1\] lacks .* which is in full\[0\]"):
-        ConfidenceSequence(kernel([1]), full=(kernel([1, 2]), kernel([1, 3])), **OPTIONS)
-    with pytest.raises(InputError, match=r"full\[0\] is a int"):
-        ConfidenceSequence(kernel([1]), full=[3], **OPTIONS)
 
 
 def alarms(runs, *, probes, missing, watch_kernels=True, box=False):
@@ -153,7 +125,7 @@ def test_probes_are_spread_and_then_gp_ucb_goes_on():
     assert (chosen[0][5:] != chosen[1][5:]).any()
 
 
-def test_an_optimizer_with_ladder_and_probes_is_stored_exactly():
+def test_an_optimizer_with_probes_and_neighbors_is_stored_exactly():
     from metakel.optimize import Optimizer
 
     optimizer = gpucb(
@@ -161,7 +133,7 @@ def test_an_optimizer_with_ladder_and_probes_is_stored_exactly():
         candidates(TABLE),
         rng=np.random.default_rng(0),
         probes=3,
-        full=LADDER,
+        full=ALL,
         method=WATCH,
         **OPTIONS,
     )
@@ -186,26 +158,3 @@ def test_probes_need_an_alarm():
             nu=2,
             probes=4,
         )
-
-
-def test_the_ladder_of_a_learned_kernel_grows_from_the_selected_kernels_to_all():
-    rng = np.random.default_rng(4)
-    past = []
-    for _ in range(12):
-        X = rng.uniform(-1, 1, (25, 1))
-        theta = rng.normal(size=3) * [1.0, 1.0, 0.02]
-        y = BASE.features(X)[:, [1, 4, 9]] @ theta + 0.05 * rng.standard_normal(25)
-        past.append((X, y))
-    learned = learn_kernel(History.from_pairs(past), BASE, noise_std=0.05)
-    rungs = learned.ladder(4)
-    assert 2 <= len(rungs) <= 4
-    before = learned.active
-    for rung in rungs:
-        assert np.isin(before, rung.active).all()
-        assert len(rung.active) > len(before)
-        before = rung.active
-    assert len(before) == BASE.p
-    assert [len(r.active) for r in learned.ladder(1)] == [BASE.p]
-    ConfidenceSequence(learned.kernel, full=rungs, **OPTIONS)
-    with pytest.raises(InputError, match="expected an integer >= 1"):
-        learned.ladder(0)
