@@ -323,10 +323,10 @@ class LearnedProcess:
         return PointCache(*self.basis.shared.scale(Z), phi, psi @ self.mu, diag)
 
     @cached_property
-    def _pull(self) -> Array:
+    def pull(self) -> Array:
         """(r, 1 + J) coefficients of mean and eigenfunctions for the kernel at the landmarks."""
         functions = np.column_stack([self.mu, self.directions * np.sqrt(self.eta)])
-        return np.asarray(self.basis.inverse.T @ functions)
+        return self.basis.pull(functions)
 
     def gram(self, left: PointCache, right: PointCache) -> Array:
         shared = self.basis.shared
@@ -336,9 +336,7 @@ class LearnedProcess:
         return K
 
     def derivatives(self, points: PointCache, Z: Array) -> PointDerivatives:
-        landmarks, _ = self.basis.scaled_landmarks
-        slopes = self.basis.shared.slopes_of_scaled(landmarks, points.scaled)  # (r, n, d0)
-        both = np.tensordot(self._pull.T, slopes, axes=1)  # (1 + J, n, d0)
+        both = self.basis.slopes(self.pull, points.scaled)  # (1 + J, n, d0)
         phi = both[1:].transpose(1, 0, 2)
         return PointDerivatives(phi, both[0], 2 * np.einsum("nj,njd->nd", points.phi, phi))
 

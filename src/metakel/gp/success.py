@@ -106,10 +106,8 @@ class SuccessChance:
             self._near(Z, runs.valued, slopes=True),
             self._near(Z, runs.failed, slopes=True),
         )
-        landmarks = self.basis.landmarks / shared.lengthscales
-        pull = self.basis.inverse.T @ self.weights
-        dp = np.tensordot(pull, shared.slopes_of_scaled(landmarks, shared.scale(Z)[0]), axes=1)
-        dp *= (p * (1 - p))[:, None]
+        pull = self.basis.pull(self.weights[:, None])
+        dp = self.basis.slopes(pull, shared.scale(Z)[0])[0] * (p * (1 - p))[:, None]
         f, by_p, by_a, by_b = _combined(p, a, b)
         slope = by_p[:, None] * dp + by_a[:, None] * da + by_b[:, None] * db
         return _log(f), -slope / np.maximum(1 - f, SMALLEST_CHANCE)[:, None]

@@ -59,6 +59,15 @@ class NystromFeatures:
         """(r, d0) landmarks in units of the lengthscales, and their (r,) squared norms."""
         return self.shared.scale(self.landmarks)
 
+    def pull(self, coefficients: Array) -> Array:
+        """(r, k) weights of the kernel at the landmarks, for functions psi(x)'u_j, u (r, k)."""
+        return np.asarray(self.inverse.T @ coefficients)
+
+    def slopes(self, pull: Array, scaled: Array) -> Array:
+        """(k, n, d0) derivatives of these functions at points in units of the lengthscales."""
+        landmarks, _ = self.scaled_landmarks
+        return np.tensordot(pull.T, self.shared.slopes_of_scaled(landmarks, scaled), axes=1)
+
     @classmethod
     def restored(cls, stored: Mapping[str, Any], functions: Functions) -> NystromFeatures:
         """From kernel and landmarks; the factor is computed again."""
@@ -139,11 +148,8 @@ class Eigenfunctions(FeatureFamily):
         out += self.constants[:, None]
 
     def write_jacobian(self, X: Array, out: Array) -> None:
-        pull = self.basis.inverse.T @ self.directions  # (r, p)
-        shared = self.basis.shared
-        left, right = (shared.scale(Z)[0] for Z in (self.basis.landmarks, X))
-        slopes = shared.slopes_of_scaled(left, right)  # (r, n, d0)
-        np.einsum("rp,rnd->pdn", pull, slopes, out=out, optimize=True)
+        pull = self.basis.pull(self.directions)
+        out[:] = self.basis.slopes(pull, self.basis.shared.scale(X)[0]).transpose(0, 2, 1)
 
     def select(self, indices: Sequence[int]) -> Self:
         chosen = list(indices)

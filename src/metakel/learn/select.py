@@ -82,14 +82,9 @@ def score_held_out(
     fit_path: Callable[[Train], Sequence[Model]],
     score: Callable[[Model, Test], Any],
 ) -> HeldOutScores[Model, Test]:
-    """Score every test under the models that the rest of the data give.
+    """Score every test under the models that the rest of the data give, one per lambda.
 
-    Parameters
-    ----------
-    folds : pairs (training data, tests)
-    fit_path : callable(training data) -> one model per lambda
-        It may return one object for several lambdas, which is then scored once.
-    score : callable(model, test) -> float or array
+    ``fit_path`` may return one object for several lambdas, which is then scored once.
     """
     tests: list[Test] = []
     models: list[Sequence[Model]] = []

@@ -268,7 +268,7 @@ class Optimizer:
             (`should_stop`): it is no evidence, and the search keeps away from the point.
         """
         refuse_masked("tell: the value", value)
-        steps = as_curve(curve)
+        steps = {} if curve is None else as_curve(curve)
         stopped = bool(steps) and value is None and not failed
         if failed != (value is None) and not stopped:
             given = "a value and failed=True" if failed else "no value"

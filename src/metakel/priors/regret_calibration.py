@@ -28,6 +28,7 @@ from metakel.priors.info import EVALUATIONS, Replays, random_regret
 from metakel.priors.prior import Prior
 from metakel.priors.standardize import winsorize
 from metakel.search import Domain, SearchSpace, candidates
+from metakel.search.domain import distinct_points
 
 WAYS = ("folds", "exact", "none")
 FOLDS = 5
@@ -295,10 +296,8 @@ def _calibrating(history: History) -> list[int]:
 
 def _distinct(task: Task) -> tuple[Array, Array]:
     """Rows and values, each configuration once; of very many, some spread over the table."""
-    X = task.X + 0.0
-    _, first = np.unique(X, axis=0, return_index=True)
-    kept = spread_rows(np.sort(first), TABLE_ROWS)
-    return X[kept], task.y[kept]
+    X, rows = distinct_points(task.X)
+    return spread_rows(X, TABLE_ROWS), task.y[spread_rows(rows, TABLE_ROWS)]
 
 
 def _spread(history: History) -> float:

@@ -100,9 +100,7 @@ class _Functions:
     """The mean and the scaled principal functions, evaluated together."""
 
     def __init__(self, task_gp: LearnedProcess) -> None:
-        columns = np.column_stack([task_gp.mu, task_gp.directions * np.sqrt(task_gp.eta)])
-        self._pull = task_gp.basis.inverse.T @ columns  # (r, 1 + J)
-        self._basis = task_gp.basis
+        self._basis, self._pull = task_gp.basis, task_gp.pull
 
     def __call__(self, X: Array) -> Array:
         """(n, 1 + J) values."""

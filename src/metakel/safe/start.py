@@ -294,14 +294,8 @@ def start_of(
 ) -> SafeStart:
     """Where past tasks allow the next one to begin, and what they say of its outputs.
 
-    Parameters
-    ----------
-    past : PastOutputs
-    limits : dict of Range
-        By the names of outputs; that of the objective may be among them.
-    domain : Domain
-    delta : float
-        Of the whole search; the start set and the norms get three fifths of it.
+    ``limits`` are by the names of outputs, and that of the objective may be among them. delta is
+    that of the whole search; the start set and the norms get three fifths of it.
     """
     objective, *others = past.names
     unknown = [name for name in limits if name not in past.outputs]
