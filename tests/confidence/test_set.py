@@ -1,4 +1,4 @@
-"""One confidence set: consistency of its ways to answer, gradients, limits."""
+"""One confidence set: its ways to answer agree, and its bounds are the extremes of f over it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,14 @@ import pytest
 from numpy.testing import assert_allclose
 
 from metakel.confidence import ConfidenceSequence
+from metakel.confidence.methods import scales_below
+from metakel.confidence.observations import Batch, no_observations
+from metakel.confidence.set import (
+    dual_set,
+    free_squared_radius,
+    smallest_squared_radius,
+    squared_radii,
+)
 from metakel.kernels import KernelSum, legendre, squared_exponential
 
 KERNELS = {
@@ -63,3 +71,67 @@ def test_feature_and_gram_form_give_the_same_set():
         sequence.tell(X, y)
         answers.append(np.array(sequence.interval(Z)))
     assert_allclose(answers[0], answers[1], atol=1e-5)
+
+
+KERNEL = KernelSum.uniform(legendre(5, scaling="sup"), weight=1.0)
+AT = np.linspace(-1, 1, 6)[:, None]
+
+
+def observe(t, norm, seed=0, noise=0.3):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1, 1, (t, 1))
+    theta = rng.normal(size=5)
+    theta *= norm / np.linalg.norm(theta)
+    y = KERNEL.features(X) @ theta + noise * rng.normal(size=t)
+    batch = Batch(X, y, np.full(t, noise))
+    return no_observations(KERNEL).append(batch).spectrum(), KERNEL.features(X) / noise, y / noise
+
+
+@pytest.mark.parametrize("t", [2, 4, 12, 60])
+@pytest.mark.parametrize("bound", [1.0, 3.0])
+def test_bounds_are_the_extremes_of_f_over_the_set(t, bound):
+    """Strong duality: the upper bound equals the maximum that a conic solver finds."""
+    cvxpy = pytest.importorskip("cvxpy")
+    spectrum, F, y = observe(t, 1.0)
+    radius = float(spectrum.rest) + t / 2 + 5.0
+    found = dual_set(
+        spectrum, squared_radius=radius, norm_bound=bound, norm_scales=scales_below(bound)
+    )
+    lower, upper = found.interval(AT)
+    theta = cvxpy.Variable(5)
+    constraints = [cvxpy.norm(y - F @ theta) <= np.sqrt(radius), cvxpy.norm(theta) <= bound]
+    for i, phi in enumerate(KERNEL.features(AT)):
+        top = cvxpy.Problem(cvxpy.Maximize(phi @ theta), constraints).solve(solver="CLARABEL")
+        bottom = cvxpy.Problem(cvxpy.Minimize(phi @ theta), constraints).solve(solver="CLARABEL")
+        assert_allclose(upper[i], top, rtol=1e-4, atol=1e-4 * bound)
+        assert_allclose(lower[i], bottom, rtol=1e-4, atol=1e-4 * bound)
+
+
+@pytest.mark.parametrize("t", [1, 4, 30])
+@pytest.mark.parametrize("bound", [0.2, 2.0])
+def test_smallest_radius_is_the_minimum_over_alpha(t, bound):
+    spectrum, _, _ = observe(t, 1.0)
+    dense = squared_radii(
+        spectrum, np.geomspace(1e-9, 1e9, 40_000), squared_radius=9.0, norm_bound=bound
+    ).min()
+    found = smallest_squared_radius(spectrum, squared_radius=9.0, norm_bound=bound)
+    assert_allclose(found, dense, rtol=1e-5, atol=1e-6)
+
+
+def test_smallest_radius_is_negative_exactly_if_the_set_is_empty():
+    cvxpy = pytest.importorskip("cvxpy")
+    spectrum, F, y = observe(8, 2.0)
+    theta = cvxpy.Variable(5)
+    for bound in (0.1, 1.0, 3.0):
+        best = cvxpy.Problem(
+            cvxpy.Minimize(cvxpy.sum_squares(y - F @ theta)), [cvxpy.norm(theta) <= bound]
+        ).solve(solver="CLARABEL")
+        for radius in (0.99 * best, 1.01 * best):
+            smallest = smallest_squared_radius(spectrum, squared_radius=radius, norm_bound=bound)
+            assert (smallest < 0) == (radius < best)
+
+
+def test_without_a_norm_bound_only_the_residuals_count():
+    spectrum, F, y = observe(20, 1.0)
+    residual = y - F @ np.linalg.lstsq(F, y)[0]
+    assert_allclose(free_squared_radius(spectrum, 50.0), 50.0 - residual @ residual)
