@@ -164,7 +164,6 @@ def test_bad_settings_are_named(options):
     ("method", "options"),
     [
         (DMM, {"norm_scales": []}),
-        (DMM, {"norm_range": (1.0, 1.0)}),
         (DMM, {"remember": -1}),
         (ClosedForm, {"rho": 0.0, "name": "amm"}),
         (ClosedForm, {"method": "dmm"}),

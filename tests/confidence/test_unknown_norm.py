@@ -45,11 +45,3 @@ def test_from_a_thousandth_to_a_million_times_the_noise_it_is_nearly_as_sharp_as
             assert covered(sequence, world.f(GRID), GRID)
         ratios.append(np.ptp(free.interval(GRID), axis=0) / np.ptp(sharp.interval(GRID), axis=0))
     assert np.mean(ratios) < 1.5
-
-
-def test_a_range_that_is_given_is_kept_as_it_is():
-    kernel = KernelSum.uniform(legendre(2, scaling="l2"), weight=1.0)
-    sequence = ConfidenceSequence(
-        kernel, noise_std=1.0, norm_bound=None, method=DMM(norm_range=(1e-3, 1e3))
-    )
-    assert_allclose(sequence.hypothesis.norm_scales[[0, -1]], [1e-3, 1e3])

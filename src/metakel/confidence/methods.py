@@ -86,11 +86,9 @@ class DMM:
     Parameters
     ----------
     norm_scales : sequence of float, optional
-        Guesses of the norm of f in the norm of the kernel. By default B, B/2, ..., B/128.
-    norm_range : (low, high), optional
-        Range of the guesses if there is no B, in units of the values: by default from a hundredth
-        to a million times the noise (over the root of the smallest weight), so that units do not
-        matter.
+        Guesses of the norm of f in the norm of the kernel. By default B, B/2, ..., B/128; without a
+        B from a hundredth to a million times the noise (over the root of the smallest weight), so
+        that units do not matter.
     misspecification_weight : float
         Weight in the mixture of guesses above all of these, at which f would stand out of the noise
         (1, 8, 64 and 512 times it). The alarm needs them: without them it would not notice a B
@@ -112,7 +110,6 @@ class DMM:
     """
 
     norm_scales: tuple[float, ...] | None = None
-    norm_range: tuple[float, float] | None = None
     misspecification_weight: float = 0.01
     watch_kernels: bool = False
     noise_weight: float = 0.02
@@ -127,11 +124,6 @@ class DMM:
             if not scales:
                 raise InputError("norm_scales is empty; expected at least one positive number")
             _set(self, "norm_scales", scales)
-        if self.norm_range is not None:
-            low, high = (float(end) for end in self.norm_range)
-            if not 0 < low < high < inf:
-                raise InputError(f"norm_range is {self.norm_range}; expected 0 < low < high")
-            _set(self, "norm_range", (low, high))
         if self.remember < 0:
             raise InputError(f"remember is {self.remember}; expected an integer >= 0")
 
@@ -332,8 +324,6 @@ def norm_scales(options: ConfidenceOptions, kernel: KernelSum, norm_bound: float
         return scales_between(norm_bound / 2**7, norm_bound * 2**7)
     if options.norm_bound is not None:
         return scales_below(norm_bound)
-    if options.dual.norm_range is not None:
-        return scales_between(*options.dual.norm_range)
     return scales_between(*(_noise_norm(options, kernel) * np.array(NORM_RANGE)))
 
 
