@@ -24,7 +24,7 @@ import numpy as np
 
 import metakel as mk
 from library.run import OWN, SMALL, drawn_runs, read_runs
-from metakel._codec import encode
+from metakel._files import encode
 from metakel.curves import FORMAT as CURVES
 from metakel.curves import CurveModel
 from metakel.library._entries import ENTRIES, Entry

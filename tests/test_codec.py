@@ -16,7 +16,7 @@ from hypothesis.extra.numpy import array_shapes, arrays
 
 import metakel as mk
 from metakel._arrays import Array
-from metakel._codec import decode, encode
+from metakel._files import decode, encode
 from metakel.errors import InputError
 from metakel.gp.processes import LevelAndScale
 

@@ -31,8 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metakel._arrays import TINY, Array, as_number, is_integer, is_number, probability, shown
-from metakel._codec import decode, encode
-from metakel._files import Format, write_file
+from metakel._files import Format, decode, encode, write_file
 from metakel.errors import InputError
 
 FORMAT = Format("metakel.CurveModel", version=3, noun="model of curves")

@@ -14,7 +14,7 @@ from hashlib import sha256
 import optuna
 
 from metakel import Prior
-from metakel._codec import encode
+from metakel._files import encode
 from metakel.integrations.optuna import MetaKelSampler
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)

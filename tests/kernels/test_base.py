@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from metakel._codec import decode
+from metakel._files import decode
 from metakel.errors import InputError, ShapeError
 from metakel.kernels import (
     KernelDictionary,

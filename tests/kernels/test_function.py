@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import metakel as mk
 from gpucb import gpucb
-from metakel._codec import decode, encode
+from metakel._files import decode, encode
 from metakel.errors import ShapeError
 from metakel.kernels.sum import KernelFunction
 

@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose
 from scipy.stats import binom
 
 from metakel import History, Tuner, learn_prior
-from metakel._codec import decode, encode
+from metakel._files import decode, encode
 from metakel.data import Task
 from metakel.errors import InputError
 from metakel.optimize import Optimizer

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from metakel._codec import decode, encode
+from metakel._files import decode, encode
 from metakel.kernels.nystrom import NystromFeatures, choose_basis, spread_rows
 from metakel.kernels.stationary import Matern52ARD
 from metakel.priors.principal import coefficients, moments

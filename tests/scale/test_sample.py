@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import metakel as mk
-from metakel._codec import encode
+from metakel._files import encode
 from metakel.errors import InputError
 from metakel.scale import _scan as scanning
 from metakel.scale import scan

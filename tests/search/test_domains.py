@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from gpucb import gpucb
-from metakel._codec import decode, encode
+from metakel._files import decode, encode
 from metakel.errors import InputError, ShapeError
 from metakel.kernels import KernelSum, legendre
 from metakel.optimize import Score

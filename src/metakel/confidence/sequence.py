@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from metakel._arrays import Array
-from metakel._codec import Functions, decode, encode
-from metakel._files import Format
+from metakel._files import Format, Functions, decode, encode
 from metakel.confidence.fallback import (
     Alarm,
     AlarmEvent,
@@ -461,7 +460,7 @@ class Knowledge:
 
 @dataclass(frozen=True, eq=False)
 class StoredSequence:
-    """All that `ConfidenceSequence` cannot work out again, as `metakel._codec` stores it."""
+    """All that `ConfidenceSequence` cannot work out again, as `metakel._files` stores it."""
 
     kernel: KernelSum
     full: KernelSum | None

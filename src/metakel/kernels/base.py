@@ -2,7 +2,7 @@
 
 To add a kind of base kernel, write a subclass of `FeatureFamily` or `GramFamily` with a ``kind`` of
 its own, and a function that makes a `KernelDictionary` of it. If the class is a frozen dataclass,
-`metakel._codec` stores and loads it by its fields; nothing else needs to know it.
+`metakel._files` stores and loads it by its fields; nothing else needs to know it.
 `metakel.testing.check_kernel` checks what is promised here.
 """
 

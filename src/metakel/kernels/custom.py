@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from metakel._arrays import Array, check_count
-from metakel._codec import Functions
+from metakel._files import Functions
 from metakel.errors import InputError, ShapeError
 from metakel.kernels.base import Family, FeatureFamily, GramFamily, KernelDictionary
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metakel._arrays import Array, single_blas_thread
-from metakel._codec import Functions
+from metakel._files import Functions
 from metakel.errors import ShapeError
 from metakel.kernels.base import FeatureFamily
 from metakel.kernels.stationary import Matern52ARD

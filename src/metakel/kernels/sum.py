@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from metakel._arrays import Array
-from metakel._codec import Functions, decode, encode
-from metakel._files import Content, Format, write_file
+from metakel._files import Content, Format, Functions, decode, encode, write_file
 from metakel.errors import InputError, ShapeError
 from metakel.kernels.base import GramFamily, KernelDictionary, checked_indices, row_slices
 

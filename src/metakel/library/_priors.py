@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from metakel._arrays import Array
-from metakel._codec import decode
+from metakel._files import decode
 from metakel.charts import card as html_card
 from metakel.charts import paragraph
 from metakel.curves import FORMAT as CURVES

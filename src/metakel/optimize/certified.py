@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metakel._arrays import Array, as_number, positive
-from metakel._codec import decode, encode
+from metakel._files import decode, encode
 from metakel.confidence.fallback import Alarm, AlarmEvent, everything
 from metakel.confidence.methods import Center, center_at
 from metakel.confidence.observations import Batch, Spectrum, no_observations

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metakel._arrays import TINY, Array, as_numbers
-from metakel._codec import Functions
+from metakel._files import Functions
 from metakel.confidence.fallback import Alarm, AlarmEvent
 from metakel.errors import InputError
 from metakel.gp.averages import ROOT_TWO_PI, UCB_WIDTH

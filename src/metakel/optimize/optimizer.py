@@ -21,8 +21,7 @@ from metakel._arrays import (
     shown,
     single_blas_thread,
 )
-from metakel._codec import Functions, decode, encode
-from metakel._files import Format, write_file
+from metakel._files import Format, Functions, decode, encode, write_file
 from metakel.confidence.fallback import Alarm, AlarmEvent
 from metakel.curves import Curve, CurveModel, Decision, as_curve
 from metakel.errors import InputError, ShapeError

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from metakel._arrays import Array, as_numbers, shown, single_blas_thread
-from metakel._codec import Functions, decode, encode
-from metakel._files import Format, write_file
+from metakel._files import Format, Functions, decode, encode, write_file
 from metakel.charts import text_card
 from metakel.curves import CurveModel
 from metakel.errors import InputError, ShapeError

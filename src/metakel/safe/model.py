@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metakel._arrays import Array
-from metakel._codec import decode, encode
+from metakel._files import decode, encode
 from metakel.confidence.fallback import AlarmEvent
 from metakel.confidence.sequence import ConfidenceSequence
 from metakel.errors import Hint, InputError

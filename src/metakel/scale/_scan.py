@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from metakel._arrays import Array
-from metakel._codec import encode
+from metakel._files import encode
 from metakel.data import History
 from metakel.errors import InputError, ShapeError
 from metakel.grouplasso import Problem

@@ -25,7 +25,7 @@ from optuna.storages import InMemoryStorage
 from optuna.study import Study
 from optuna.trial import FrozenTrial
 
-from metakel._codec import decode, encode
+from metakel._files import decode, encode
 from metakel.data import History
 from metakel.errors import InputError, MetaKelError
 from metakel.integrations.optuna.record import CHUNK, running

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from sklearn.gaussian_process.kernels import Hyperparameter, Kernel
 
 from metakel._arrays import Array
-from metakel._codec import encode
+from metakel._files import encode
 from metakel.kernels import KernelSum
 from metakel.kernels.stationary import Fourier, Stationary
 from metakel.kernels.sum import as_kernel
