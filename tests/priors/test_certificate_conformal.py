@@ -27,8 +27,7 @@ from metakel.optimize.replays import (
     unlike,
 )
 from metakel.priors import Prior
-from metakel.priors.emulation import emulate
-from metakel.priors.regret_calibration import TaskScore, replay_table
+from metakel.priors.regret_calibration import TaskScore, emulate, replay_table
 from metakel.search import candidates
 from metakel.space import Categorical, Float, Integer, Space
 
