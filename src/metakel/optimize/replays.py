@@ -35,6 +35,7 @@ from metakel._arrays import TINY, Array, as_number, as_numbers, probability
 from metakel.confidence.fallback import AlarmEvent
 from metakel.errors import InputError
 from metakel.kernels.nystrom import spread_rows
+from metakel.optimize.alarm import above_ceiling
 from metakel.optimize.certificate import Certificate, Replayed, Stopping
 from metakel.search import Domain
 
@@ -307,7 +308,7 @@ class ByReplays:
         found, scores = state.outcomes, self._scores(self.model.prior.emulated)
         if isinstance(scores, str):
             return Certificate(inf, delta=delta, reason=scores, final=True)
-        reason, alarm = "", state.alarm or self._above_the_ceiling(scores)
+        reason, alarm = "", state.alarm or above_ceiling(self.model, state, scores)
         if not found.counts.any():
             reason = "nothing was observed yet"
         elif alarm is not None:
@@ -327,23 +328,7 @@ class ByReplays:
         Tasks are not emulated for it, so that no decision waits for them.
         """
         scores = self._scores()
-        return None if isinstance(scores, str) else self._above_the_ceiling(scores)
-
-    def _above_the_ceiling(self, scores: RegretScores) -> AlarmEvent | None:
-        """On spaces values may be noisy, and there is no ceiling of them."""
-        found = self.state.outcomes
-        if not scores.points or found.constraints:
-            return None
-        above = self.model.trace.above(found.y, scores.factor(self.model.delta), scores.horizon)
-        if above is None:
-            return None
-        time, high, ceiling = above
-        high, ceiling = self.state.scale.value(high), self.state.scale.value(ceiling)
-        return AlarmEvent(
-            time,
-            f"{high:.4g} is better than past tasks allow, {ceiling:.4g} at most: the certificate "
-            "is disproved, and the task is unlike them",
-        )
+        return None if isinstance(scores, str) else above_ceiling(self.model, self.state, scores)
 
     def _scores(
         self, emulated: Callable[[Array], RegretScores] | None = None

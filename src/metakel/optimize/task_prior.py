@@ -5,9 +5,6 @@ one with a kernel set by hand and one with a lengthscale per input, signal and n
 posterior density. They count the same: by its likelihood, what was fitted to the values would
 always win, and the other one keeps it from getting stuck. Values are standardised by their own mean
 and standard deviation.
-
-Here a value becomes an alarm, too: it contradicts what past tasks have taught (`alarm_after`). For
-a kernel, the confidence set of a sequence becomes empty (`metakel.confidence.fallback`).
 """
 
 from __future__ import annotations
@@ -22,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metakel._arrays import Array
-from metakel.confidence.fallback import AlarmEvent
 from metakel.gp.averages import MixtureWeights, mixture_weights
 from metakel.gp.factor import Factor, Frame, common_rows
 from metakel.gp.posterior import LEVEL_VARIANCE, fit_matern52
@@ -33,9 +29,6 @@ from metakel.optimize.replays import RegretCalibration, RegretScores
 
 # A cold start is fitted again after each of the first values, later when so many more are there.
 EVERY, LATER = 30, 0.1
-# Below this weight the history is given up. If the learned process is right, its weight ever falls
-# from 0.95 to 0.01 with probability below 0.06 % (Ville's inequality).
-LOST_TRUST = 0.01
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,33 +122,6 @@ class TaskPrior:
         means = [float(kernel.prepare(x[None]).mean[0]) for kernel in frame.kernels]
         task = self.task if self.task.expects(y, means) else self.task.at_other_level(y)
         return frame if task is frame.task else replace(frame, task=task)
-
-
-def alarm_after(since: int, factor: Factor, prior: TaskPrior) -> AlarmEvent | None:
-    """The first time after ``since`` values at which the task is unlike the past ones."""
-    task = factor.task
-    times = np.arange(since + 1, factor.values + 1)
-    if not prior.learned.any() or not len(times):
-        return None
-    joint = factor.evidence(times) + task.log_weights  # (P, k, g)
-    joint += np.log(prior.weights)[:, None, None]
-    weights = np.exp(joint - joint.max(axis=(0, 2), keepdims=True))
-    weights /= weights.sum(axis=(0, 2), keepdims=True)
-    trust = weights[prior.learned].sum(axis=(0, 2))  # (k,)
-    usual = weights[:, :, task.usual].sum(axis=(0, 2))
-    lost, elsewhere = prior.guarded & (trust < LOST_TRUST), task is not prior.task
-    unlike = np.flatnonzero(lost | (usual < LOST_TRUST) | elsewhere)
-    if not len(unlike):
-        return None
-    first = int(unlike[0])
-    if lost[first]:
-        found = f"{trust[first]:.1g}"
-        reason = f"a cold start predicts the values better: trust in the history is {found}"
-    elif elsewhere:
-        reason = "the first value is far from those of all past tasks"
-    else:
-        reason = "the values vary by far less than those of past tasks"
-    return AlarmEvent(int(times[first]), reason)
 
 
 def refitted(prior: TaskPrior, before: Factor, X: Array, y: Array) -> Factor:
