@@ -42,7 +42,7 @@ import numpy as np
 from metakel._arrays import Array, as_number, check_choice, positive
 from metakel.confidence.observations import Spectrum
 from metakel.errors import InputError, ShapeError
-from metakel.kernels.sum import KernelSum
+from metakel.kernels.sum import KernelFunction, KernelSum
 from metakel.theory import (
     exploration,
     exploration_oracle,
@@ -66,6 +66,16 @@ def center_at(center: Center, Z: Array) -> Array:
         bad = int(np.argmin(np.isfinite(values)))
         raise InputError(f"center is {values[bad]} at {Z[bad].tolist()}; expected finite numbers")
     return values
+
+
+def storable_center(center: Center | None) -> KernelFunction | None:
+    """The centre, unless it is a function of the user's own."""
+    if center is None or isinstance(center, KernelFunction):
+        return center
+    raise InputError(
+        "a centre that is a function of your own cannot be stored; expected a KernelFunction, or "
+        "store the record instead"
+    )
 
 
 ClosedFormName = Literal["amm", "ay", "paper-corrected", "paper", "oracle"]

@@ -33,6 +33,7 @@ from metakel.confidence.methods import (
     OnAlarm,
     as_method,
     center_at,
+    storable_center,
 )
 from metakel.confidence.observations import Batch, ObservationLog, Spectrum, no_observations
 from metakel.confidence.set import ConfidenceSet, Intersection
@@ -393,17 +394,13 @@ class ConfidenceSequence:
         """Exact JSON form of assumptions, observations and state."""
         if callable(self.options.norm_bound):
             raise InputError("a norm_bound that is a function cannot be stored; store the data")
-        if not (self.center is None or isinstance(self.center, KernelFunction)):
-            raise InputError(
-                "a centre that is a function of your own cannot be stored; expected a "
-                "KernelFunction, or store the data"
-            )
+        center = storable_center(self.center)
         kept = self._known.kept
         stored = StoredSequence(
             kernel=self.kernel,
             full=self.full,
             options=self.options,
-            center=self.center,
+            center=center,
             points=kept.points,
             told=self.told.batches,
             stage=self._known.state.stage,

@@ -352,11 +352,7 @@ def negative_log_likelihood(C: Array, y: Array) -> tuple[float, Array]:
 def fit_matern52(X: Sequence[Array], z: Sequence[Array]) -> Matern52ARD:
     """Maximum a posteriori lengthscales, signal and noise of one kernel for all tasks.
 
-    Parameters
-    ----------
-    X : sequence of (n_s, d0) arrays
-    z : sequence of (n_s,) arrays
-        Values, standardised in every task.
+    From points (n_s, d0) and values (n_s,) of every task, standardised.
     """
     from scipy.optimize import minimize
 

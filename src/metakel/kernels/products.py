@@ -218,22 +218,13 @@ def _compositions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
 
 @dataclass(frozen=True, eq=False)
 class Products(FeatureFamily):
-    r"""Base kernels :math:`\phi_j(x) = c_j \prod_i u_{a_{ji}}(x_i)`, each of one feature.
+    r"""Base kernels :math:`\phi_j(x) = c_j \prod_i u_{a_{ji}}(x_i)`, each of one feature."""
 
-    Parameters
-    ----------
-    basis : "legendre" or "cosine"
-        u_a is the Legendre polynomial P_a on [-1, 1], or cos(pi a x) on [0, 1].
-    scaling : "sup" or "l2"
-        "sup": c_j = 1, so that abs(phi_j) <= 1. "l2": unit second moment under the uniform
-        distribution on the domain.
-    orders : (p, d0) array of int
-        Order a_ji of kernel j in input i; zero where it does not depend on the input.
-    """
-
-    basis: Basis
+    basis: Basis  # u_a is the Legendre polynomial P_a on [-1, 1], or cos(pi a x) on [0, 1]
+    # "sup": c_j = 1, so that abs(phi_j) <= 1. "l2": unit second moment under the uniform
+    # distribution on the domain.
     scaling: Scaling
-    orders: NDArray[np.intp]
+    orders: NDArray[np.intp]  # (p, d0) a_ji of kernel j in input i; 0 where it has none
 
     kind: ClassVar[str] = "products"
     smooth: ClassVar[bool] = True

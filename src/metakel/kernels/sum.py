@@ -20,17 +20,10 @@ from metakel.kernels.base import GramFamily, KernelDictionary, checked_indices, 
 
 @dataclass(frozen=True, eq=False)
 class KernelFunction:
-    """f(x) = phi(x)' coefficients (Eq. 6), as a function of points (n, d0).
+    """f(x) = phi(x)' coefficients (Eq. 6), as a function of points (n, d0)."""
 
-    Parameters
-    ----------
-    kernel : KernelSum
-        With features phi.
-    coefficients : (d,) array
-    """
-
-    kernel: KernelSum
-    coefficients: Array
+    kernel: KernelSum  # with features phi
+    coefficients: Array  # (d,)
 
     def __post_init__(self) -> None:
         if np.shape(self.coefficients) != (self.kernel.dim,):

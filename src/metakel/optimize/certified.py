@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from metakel._arrays import Array, as_number, positive
 from metakel._files import decode, encode
 from metakel.confidence.fallback import Alarm, AlarmEvent, everything
-from metakel.confidence.methods import Center, center_at
+from metakel.confidence.methods import Center, center_at, storable_center
 from metakel.confidence.observations import Batch, Spectrum, no_observations
 from metakel.confidence.sequence import ConfidenceSequence, negative
 from metakel.confidence.set import ConfidenceSet, closed_form_set
@@ -396,11 +396,6 @@ class CertifiedModel(Model):
     def to_dict(self) -> dict[str, Any]:
         sequence = (self._empty or self).sequence
         nu = None if self.fixed is None else self.fixed.nu
-        if not (self.center is None or isinstance(self.center, KernelFunction)):
-            raise InputError(
-                "a centre that is a function of your own cannot be stored; expected a "
-                "KernelFunction, or store the record instead"
-            )
         return {
             "kind": self.kind,
             "kernel": encode(self.kernel),
@@ -408,7 +403,7 @@ class CertifiedModel(Model):
             "noise_std": self.noise_std,
             "nu": _storable("nu", nu),
             "noise_var": _storable("noise_var", self.noise_var),
-            "center": encode(self.center),
+            "center": encode(storable_center(self.center)),
             "probes": self.probes,
             "stops": self.stops,
         }

@@ -271,28 +271,12 @@ def climb(
     free: NDArray[np.intp] | None = None,
     finest: float = 0.0,
 ) -> tuple[Array, Array]:
-    """Climb from every point at once, by Newton's method where there is a gradient.
+    """Climb from every point (k, d0) at once, by Newton's method where there is a gradient.
 
-    Parameters
-    ----------
-    score : Score
-    X : (k, d0) array
-        Where to start.
-    bounds : (d0, 2) array
-        Low and high of every column.
-    radius : float
-        How far the first step may go, as a share of the bounds.
-    scale : float
-        The range of the values, which says what gain is negligible.
-    free : array of int, optional
-        Columns that may change; by default all.
-    finest : float
-        Without a gradient, steps below this share of the bounds are not worth an evaluation.
-
-    Returns
-    -------
-    (k, d0) and (k,) arrays
-        Where every climb ended, never below its start, and the value there.
+    The first step may go as far as ``radius``, a share of the bounds (d0, 2). ``scale``, the range
+    of the values, says what gain is negligible. Columns that are ``free`` change, by default all.
+    Without a gradient, steps below the share ``finest`` are not worth an evaluation. What comes
+    back is where every climb ended (k, d0), never below its start, and the value there (k,).
     """
     free = np.arange(X.shape[1]) if free is None else free
     width, slopes = bounds[:, 1] - bounds[:, 0], score.gradient

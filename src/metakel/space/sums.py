@@ -378,19 +378,8 @@ def climb_within(
     """(n, d0) ends of climbs from points ``X`` (n, d0), along these columns.
 
     By sequential quadratic programming (SLSQP of SciPy), which keeps equations and inequalities.
-
-    Parameters
-    ----------
-    possible : Polytope
-    along : (n, d0) -> (n,), (n, d0)
-        What is climbed, with its derivatives.
-    X : (n, d0) array
-    bounds : (k, 2) array
-        Low and high of these columns.
-    columns : (k,) array of int
-        Along which to move.
-    spread : float
-        How much the values differ in all, in which steps are measured.
+    ``along`` gives values (n,) and their derivatives (n, d0); ``bounds`` (k, 2) are those of the
+    columns, and ``spread`` is how much the values differ in all, in which steps are measured.
     """
     from scipy.optimize import minimize  # which takes long to load
 
