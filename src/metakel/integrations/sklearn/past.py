@@ -27,8 +27,6 @@ from metakel.space.configurations import to_python
 
 LOGGER = logging.getLogger("metakel")
 FEWEST_TASKS, FEWEST_RUNS = 3, 5  # of an own history that is learned from
-
-
 SKETCH, COLUMNS = 64, 32  # hashes of rows that are kept, and columns that they are made of
 SHARED = 1 / 8  # of the hashes, from which on two data sets share rows
 
@@ -45,7 +43,7 @@ def rows_of(X: Any, y: Any) -> list[int]:
             hashes ^= hashes >> np.uint64(29)
     except (TypeError, ValueError, IndexError):
         return []
-    distinct = np.unique(hashes >> np.uint64(11))
+    distinct = np.unique(hashes >> np.uint64(32))
     return distinct[:SKETCH].tolist() if 2 * len(distinct) > hashes.size else []
 
 
@@ -54,7 +52,8 @@ def _columns(values: Any) -> list[Any]:
         return []
     if hasattr(values, "tocsc"):
         return list(values.tocsc()[:, :COLUMNS].toarray().T)
-    found = np.asarray(values.iloc[:, :COLUMNS] if hasattr(values, "columns") else values)
+    frame = hasattr(values, "iloc") and np.ndim(values) == 2
+    found = np.asarray(values.iloc[:, :COLUMNS] if frame else values)
     return [found] if found.ndim == 1 else list(found.reshape(len(found), -1)[:, :COLUMNS].T)
 
 
