@@ -96,7 +96,7 @@ def pruned(trial):
         (other_range, "not that of the past studies: dropout differ"),
         (limited, "replayed without constraints"),
         (pruned, "replayed without pruning"),
-        (lambda t: -lr_loss(t), "alarm after"),
+        (lambda t: -lr_loss(t), "no certificate: alarm after"),
     ],
 )
 def test_where_nothing_can_be_promised_a_warning_says_why(prior, caplog, objective, says):

@@ -237,3 +237,32 @@ def test_errors_of_the_library_may_be_in_any_unit(unit):
     assert optimizer.best().value == pytest.approx(0.5 * unit)
     seen = optimizer.scale.to_model(unit * scores)
     assert_allclose(np.diff(seen), -np.diff(np.log(scores)))
+
+
+def test_a_study_below_zero_shows_that_a_guessed_log_scale_was_wrong(caplog):
+    """Past losses were positive; those of the new study are not, and are told apart."""
+    optuna = pytest.importorskip("optuna")
+    from metakel.integrations.optuna import MetaKelSampler
+
+    def objective(trial, level=1.0, shift=0.0):
+        return float(loss(level, 0.6, trial.suggest_float("x", 0, 1))) - shift
+
+    studies = []
+    for s, level in enumerate((0.1, 1.0, 10.0, 100.0)):
+        study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=s))
+        study.optimize(lambda t, level=level: objective(t, level), n_trials=15)
+        studies.append(study)
+    sampler = MetaKelSampler(studies, seed=0)
+    assert sampler.prior.scale.log
+    study = optuna.create_study(sampler=sampler)
+    study.optimize(lambda t: objective(t, shift=2.0), n_trials=12)
+    assert study.best_value < -0.9
+    assert not sampler.prior.scale.log
+    assert caplog.text.count("values below 0") == 1
+    assert sampler.certificate(study) is not None
+    given = optuna.create_study(sampler=MetaKelSampler(prior=MetaKelSampler(studies).prior, seed=0))
+    given.optimize(lambda t: objective(t, shift=2.0), n_trials=3)
+    assert caplog.text.count("values below 0") == 2
+    stated = optuna.create_study(sampler=MetaKelSampler(studies, seed=0, log_output=True))
+    with pytest.raises(InputError, match="not its negative"):
+        stated.optimize(lambda t: objective(t, shift=2.0), n_trials=3)

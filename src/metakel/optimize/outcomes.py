@@ -79,7 +79,8 @@ class OutputScale:
         if least < 0:
             raise InputError(
                 f"the value is {least:g}; expected a positive number, as the past was learned on a "
-                "log scale. Of an error, tell the error and not its negative"
+                "log scale. Of an error, tell the error and not its negative; where values below 0 "
+                "are right, learn with log_output=False (--no-log-output)"
             )
 
     def from_model(self, values: Any) -> Array:

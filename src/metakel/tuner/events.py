@@ -345,7 +345,8 @@ class Scale:
         if is_number(value) and value < low and not isfinite(high):
             raise InputError(
                 f"{self.output} is {value:g}; expected a number from {low:g}, as past tasks were "
-                "learned on a log scale. Of an error, tell the error and not its negative"
+                "learned on a log scale. Of an error, tell the error and not its negative; where "
+                "values below 0 are right, learn with log_output=False (--no-log-output)"
             )
 
     def refuse_slip(self, value: Any) -> None:

@@ -214,7 +214,7 @@ class MetaKelSampler(BaseSampler):
         configuration is announced then, and `sample_independent` hands it out.
         """
         self._raise_error_if_multi_objective(study)
-        prior = self._prior_for(study)
+        prior = self._scaled(study)
         space = None if prior is None else chosen(search_space, prior.space)
         if prior is None or (search_space and space is None):
             return self._independent.sample_relative(study, trial, search_space)
@@ -328,7 +328,7 @@ class MetaKelSampler(BaseSampler):
             return replay.given(record).certificate()
 
     def _certified_prior(self, study: Study) -> Prior | None:
-        prior, past = self._prior_for(study), self._past_of(study)
+        prior, past = self._scaled(study), self._past_of(study)
         if prior is None or past is None:
             return prior
         with self._cache.lock:
@@ -366,14 +366,33 @@ class MetaKelSampler(BaseSampler):
         """What was learned, without the study itself where it was among the sources."""
         past = self._past_of(study)
         if past is None:
-            return self._as_in(study)
+            prior = self._as_in(study)
+            if prior is not None and self._cache.below_zero(study):
+                return self._cache.cold(prior)
+            return prior
         with self._cache.lock:
             return self._use(self._cache.learned(study, past))
+
+    def _scaled(self, study: Study) -> Prior | None:
+        """What was learned, without logarithms where a guess of them turns out to be wrong.
+
+        Of a prior that was given, which cannot be learned again, a cold start is left.
+        """
+        prior, past = self._prior_for(study), self._past_of(study)
+        if prior is None or not prior.scale.log:
+            return prior
+        if not (past.guesses_scale if past is not None else not prior.info.model):
+            return prior
+        with self._cache.lock:
+            self._cache.look_below_zero(study)
+        return self._prior_for(study)
 
     def _past_of(self, study: Study) -> SourceStudies | None:
         """What teaches; None where the prior that was given decides alone."""
         past = self._past
-        return None if past is None or (self._alone and not past.others(study)) else past
+        if past is None or (self._alone and not past.others(study)):
+            return None
+        return past.without_logarithms if self._cache.below_zero(study) else past
 
     def _as_in(self, study: Study) -> Prior | None:
         """A prior of the library in the direction and with the names of the study."""

@@ -89,6 +89,17 @@ class SourceStudies:
         """What all of them teach."""
         return self._learned(self._history, self._studies)
 
+    @property
+    def guesses_scale(self) -> bool:
+        """Whether nobody said if the values are learned as logarithms."""
+        return self._output["log_output"] is None and self._output["library"] is None
+
+    @cached_property
+    def without_logarithms(self) -> SourceStudies:
+        """The same studies, learned as they are."""
+        options = {**self._output, "log_output": False}
+        return SourceStudies(self._studies, strict=self._strict, **options)
+
     def prior_for(self, study: Study) -> Prior | None:
         """What the other studies teach: a study that is resumed is not its own past.
 

@@ -32,7 +32,7 @@ from metakel.integrations.optuna.record import (
 from metakel.integrations.optuna.sources import LOGGER, SourceStudies
 from metakel.library import spelled
 from metakel.optimize import Optimizer, Record, Trial
-from metakel.priors import Prior
+from metakel.priors import Prior, cold_prior
 from metakel.safe import SafePrior
 from metakel.search import SearchSpace
 from metakel.space import Float, Parameter, Space
@@ -322,13 +322,15 @@ class SamplerCache:
         # One that chooses, and one that certifies.
         self._replays: dict[bool, tuple[tuple[Any, ...], StudyReplay]] = {}
         self._certified: dict[Prior, Prior] = {}
-        self._learned: dict[tuple[Any, int], Prior | None] = {}
+        self._colds: dict[Prior, Prior] = {}
+        self._learned: dict[tuple[Any, int, bool], Prior | None] = {}
         self._spelled: dict[tuple[Any, ...], Prior] = {}
         self._logged: tuple[Any, ...] = ()
         self._spaces: tuple[Any, int, IntersectionSearchSpace] | None = None
         self._read: tuple[Any, list[FrozenTrial]] | None = None
         self._dead: set[tuple[Any, int]] = set()
         self._alarmed: set[tuple[Any, int]] = set()
+        self._below_zero: set[tuple[Any, int]] = set()
         self.made: Made = {}  # of finished trials
 
     def __reduce__(self) -> tuple[type[SamplerCache], tuple[()]]:
@@ -357,6 +359,13 @@ class SamplerCache:
         """A prior of the library with the names of a study."""
         return _kept(self._spelled, (prior, names), lambda: spelled(prior, names))
 
+    def cold(self, prior: Prior) -> Prior:
+        """A cold start over the space of a prior."""
+        info = prior.info
+        return _kept(
+            self._colds, prior, lambda: cold_prior(prior.space, info.output, minimize=info.minimize)
+        )
+
     def certified(self, study: Study, past: SourceStudies, prior: Prior) -> Prior:
         """What was learned, with replays on the past; they are made when first asked for."""
 
@@ -367,12 +376,27 @@ class SamplerCache:
 
     def knows(self, study: Study) -> bool:
         """Whether `learned` need not learn."""
-        return (study._storage, study._study_id) in self._learned
+        return (study._storage, study._study_id, self.below_zero(study)) in self._learned
 
     def learned(self, study: Study, past: SourceStudies) -> Prior | None:
         """From the past without this study, where it is a part of it."""
-        key = study._storage, study._study_id
+        key = study._storage, study._study_id, self.below_zero(study)
         return _kept(self._learned, key, lambda: past.prior_for(study))
+
+    def below_zero(self, study: Study) -> bool:
+        """Whether values of the study showed that a log scale was a wrong guess."""
+        return (study._storage, study._study_id) in self._below_zero
+
+    def look_below_zero(self, study: Study) -> None:
+        """Look for such values, and say so once."""
+        values = (t.values for t in study.get_trials(deepcopy=False) if t.values is not None)
+        if not self.below_zero(study) and any(value < 0 for (value, *_) in values):
+            self._below_zero.add((study._storage, study._study_id))
+            LOGGER.warning(
+                "study %r has values below 0, and the past was learned on a log scale: past "
+                "studies are learned again as they are, a prior that was given is a cold start",
+                study.study_name,
+            )
 
     def log_parameters(
         self, study: Study, prior: Prior, common: Mapping[str, BaseDistribution], host: str
