@@ -62,7 +62,7 @@ class Trained:
     @property
     def constants(self) -> dict[str, Any]:
         """What every fit sets beside the parameters."""
-        return self.entry.beside(self.space.names)
+        return self.entry.beside(self.space.names, {})
 
     @property
     def base(self) -> Any:

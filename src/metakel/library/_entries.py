@@ -61,7 +61,7 @@ class Entry:
         found = self.aliases.get(bare, bare)
         return found if found in self.parameters else name
 
-    def beside(self, searched: Container[str], set_to: Mapping[str, Any] = {}) -> dict[str, Any]:
+    def beside(self, searched: Container[str], set_to: Mapping[str, Any]) -> dict[str, Any]:
         """What a fit sets beside the parameters that are searched, by what the estimator has."""
         return {
             argument: value
