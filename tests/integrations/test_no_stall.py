@@ -11,6 +11,7 @@ import optuna
 import pytest
 
 from metakel import History, learn_prior
+from metakel.gp import averages
 from metakel.integrations.optuna import MetaKelSampler
 from metakel.kernels.stationary import Matern52ARD
 from metakel.priors import principal
@@ -96,6 +97,33 @@ def test_length_scales_without_a_bound_make_it_stall(monkeypatch):
     regret, edge = searches()
     assert regret > 0.009
     assert edge > 0.2
+
+
+def regret_beyond_a_valley():
+    """Mean regret on tasks whose optimum is in a valley that past tasks are too coarse to show.
+
+    All values around the best point of the next valley are as the model expects them, so no
+    evidence tells.
+    """
+    regrets = []
+    for task in (611, 727):
+        loss, objective, least = world(task)
+        study = optuna.create_study(sampler=MetaKelSampler(past(), seed=0))
+        study.optimize(objective, n_trials=80)
+        regrets.append(loss(**study.best_params) - least)
+    return np.mean(regrets)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_search_leaves_a_valley_that_its_model_is_sure_of():
+    assert regret_beyond_a_valley() <= 0.009
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_without_wide_upper_bounds_it_stays_there(monkeypatch):
+    """Negative control: always 1.5 standard deviations."""
+    monkeypatch.setattr(averages, "WIDE_FROM", 10**9)
+    assert regret_beyond_a_valley() > 0.018
 
 
 @pytest.mark.filterwarnings("ignore")

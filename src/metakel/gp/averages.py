@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import log, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,9 @@ from metakel.gp.factor import (
 from metakel.gp.processes import LevelAndScale
 
 UCB_WIDTH = 1.5
+# Every so many runs, from this one on, an upper bound is wider: past tasks may have taught a model
+# to be too sure of what it has not tried on this one, and then nothing near its best point tells.
+WIDE_EVERY, WIDE_FROM = 4, 12
 ROOT_TWO_PI = 2.5066282746310002
 TINY = 1e-300
 # Weights of the variances of function and noise in expected improvement. Processes learned from
@@ -173,6 +177,16 @@ def improvement_gradient(
 def _average(weights: Array, slopes: Array) -> Array:
     """(n, d0) sum over processes of slopes (processes, n, d0) with weights (processes, n)."""
     return np.asarray(np.einsum("pn,pnd->nd", weights, slopes))
+
+
+def ucb_width(runs: int) -> float:
+    r"""Standard deviations in the upper bound that chooses the next of so many runs.
+
+    1.5, and :math:`2 \sqrt{\log t}` after every fourth run t from the twelfth on. It grows as the
+    width of GP-UCB does, so that a search leaves the best point of a model that is wrong.
+    """
+    wide = runs >= WIDE_FROM and runs % WIDE_EVERY == 0
+    return 2 * sqrt(log(runs)) if wide else UCB_WIDTH
 
 
 def upper_bound(prediction: Prediction, mix: MixtureWeights, width: float = UCB_WIDTH) -> Array:

@@ -29,7 +29,7 @@ Acquisition = Callable[[Model, float | None], Score]
 
 
 def upper_bound(model: Model, best: float | None) -> Score:
-    """GP-UCB (Eq. 11): the upper confidence bound, or mean plus 1.5 standard deviations."""
+    """GP-UCB (Eq. 11): the upper confidence bound, or that of a prior's model (`ucb_width`)."""
     return model.upper_bound()
 
 

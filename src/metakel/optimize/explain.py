@@ -250,7 +250,7 @@ def explain(state: State, point: Any, x: Array, place: Domain, start: StartPoint
         safer = expected(Z[surest], other, float(means[surest]), float(sds[surest]))
     top = int(np.argmax(np.where(np.isfinite(sds), means, -inf)))
     behind = bool(means[top] - mean > GIVEN_UP * sd and np.isfinite(sds[top]))
-    promise = mean + UCB_WIDTH * sd - (means[top] + UCB_WIDTH * sds[top])
+    promise = mean + model.width * sd - (means[top] + model.width * sds[top])
     worse = behind and bool(promise < -GIVEN_UP * sd)  # with all that is not known of it
     return Reasons(
         expected=expected(x, copy(point), mean, sd),

@@ -20,6 +20,7 @@ from metakel.confidence.fallback import AlarmEvent
 from metakel.gp.averages import (
     FLAT,
     TINY,
+    UCB_WIDTH,
     VARIANCE_WEIGHTS,
     MixtureWeights,
     drawn_function,
@@ -27,6 +28,7 @@ from metakel.gp.averages import (
     improvement_gradient,
     largest_improvement,
     predict,
+    ucb_width,
     upper_bound,
     upper_bound_gradient,
 )
@@ -211,7 +213,8 @@ class Mixture(Model):
             if alarm_after(len(rows) - 1, after.factor, after.prior) is not None:
                 break
             best = float(after.outcomes.y.max())
-            top = np.delete(after.upper_bound().values(self._Z), after._tried).max(initial=-inf)
+            bound = upper_bound(after._at(self._Z), after.mix, UCB_WIDTH)
+            top = np.delete(bound, after._tried).max(initial=-inf)
             g = shape(float(top), best, self.scale, len(rows))
             model = replace(after, trace=after.trace.after(rows[-1], best, g))
         return model
@@ -396,17 +399,24 @@ class Mixture(Model):
 
         return Score(values, gradient)
 
+    @property
+    def width(self) -> float:
+        """Wider after every fourth run (`ucb_width`), with a value or without."""
+        fantasies = 0 if self.ahead is None else self.ahead.t - self.factor.t
+        return ucb_width(self.t + fantasies)
+
     def upper_bound(self) -> Score:
-        """Mean plus 1.5 standard deviations, averaged over processes and scales."""
-        mix, kept = self.mix.without_negligible(ROUNDING)
+        """Mean plus `width` standard deviations, averaged over processes and scales."""
+        (mix, kept), width = self.mix.without_negligible(ROUNDING), self.width
         factor = self.ahead or self.factor
 
         def values(Z: Array) -> Array:
-            return upper_bound(self._at(Z, kept), mix)
+            return upper_bound(self._at(Z, kept), mix, width)
 
-        score = Score(
-            values, lambda Z: upper_bound_gradient(factor.elsewhere(kept).gradient(Z), mix)
-        )
+        def gradient(Z: Array) -> tuple[Array, Array]:
+            return upper_bound_gradient(factor.elsewhere(kept).gradient(Z), mix, width)
+
+        score = Score(values, gradient)
         return self._weighed(score, self.factor.task.scale)
 
     def drawn(self) -> Score:

@@ -163,6 +163,11 @@ class Model(ABC):
         return self
 
     @property
+    def width(self) -> float:
+        """How many standard deviations above the mean the upper bound is, at present."""
+        return UCB_WIDTH
+
+    @property
     def raised(self) -> Alarm | None:
         """The alarm to raise, where alarms are to be raised."""
         return None
@@ -281,11 +286,11 @@ class Model(ABC):
         return None
 
     def upper_bound(self) -> Score:
-        """Mean plus 1.5 standard deviations, or the upper confidence bound."""
+        """Mean plus `width` standard deviations, or the upper confidence bound."""
 
         def values(Z: Array) -> Array:
             mean, sd = self.predict(Z)
-            return mean + UCB_WIDTH * sd
+            return mean + self.width * sd
 
         return Score(values)
 

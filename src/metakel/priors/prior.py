@@ -216,8 +216,9 @@ class Prior:
         rng, seed : Generator or int, optional
             Draws the points at which a search begins; by default always the same.
         acquisition : "ucb", "ei", "ts" or callable, optional
-            Mean plus 1.5 standard deviations, or expected improvement of the value to be seen,
-            both averaged over models and scales; or Thompson sampling. By default "ucb", and "ei"
+            Mean plus 1.5 standard deviations, more after every fourth run from the twelfth on, or
+            expected improvement of the value to be seen, both averaged over models and scales; or
+            Thompson sampling. By default "ucb", and "ei"
             where the history is not used (`helps`).
         fixed : dict, optional
             Parameters to hold at a value (without candidates).
