@@ -32,30 +32,12 @@ from metakel.io import (
 from metakel.io.optuna import Studies
 from metakel.io.schema import without_prefixes
 from metakel.io.stopped import Ends, TaskCurves, expected_ends
-from metakel.io.table_files import WORKBOOKS
+from metakel.io.tables import kind_of
 from metakel.optimize.record import Record
 from metakel.space import Space
 from metakel.tuner import Store
 
 ENDINGS = (".jsonl", ".journal")
-
-
-KINDS = {
-    "workbook": WORKBOOKS,
-    "JSON": (".json", ".jsonl", ".ndjson"),  # a run in every line, or all in a list
-    "Parquet": (".parquet", ".pq"),
-}
-
-
-def kind_of(path: str | Path) -> str:
-    """What a file is, by the end of its name: one of `KINDS`, or text."""
-    name = str(path).lower()
-    return next((kind for kind, ends in KINDS.items() if name.endswith(ends)), "text")
-
-
-def is_workbook(path: str | Path) -> bool:
-    """Whether it is an Excel workbook."""
-    return kind_of(path) == "workbook"
 
 
 def table_columns(

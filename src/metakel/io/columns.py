@@ -33,7 +33,6 @@ NUMERIC = (bool, int, float)
 TITLE_ROWS = 10
 TITLE = 0.5  # a line with no more than this share of the cells of others says who or when
 COMMENT = "#"
-UNITS_NOTE = "units below the header are not read"
 LOOKED_AT = 3  # rows below a line of units, which tell that their columns hold numbers
 _UNIT = re.compile(
     r"[\[(]?((1/)?[^\W\d_°%µμ]{0,4}[°%µμ]?[A-Za-zµμΩ°%·*/^.\- ]{0,8}[-−]?[0-9²³]?|[-–])[\])]?"
@@ -251,6 +250,12 @@ def is_units(cells: Sequence[Any], below: Sequence[Sequence[Any]]) -> bool:
             return False
         units += 1
     return units > 0
+
+
+def units_note(cells: Sequence[Any]) -> list[str]:
+    """A note on the units below a header, where there are any."""
+    units = ", ".join(str(cell) for cell in cells if not is_empty(cell))
+    return [f"units below the header are not read: {units}"] if units else []
 
 
 def _is_number(cell: Any) -> bool:

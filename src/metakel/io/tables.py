@@ -1,9 +1,10 @@
-"""Tables in memory, Parquet files and JSON lines: columns that have their names and types."""
+"""Tables in memory, Parquet files and JSON lines, whose columns have names and types; any file."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,61 @@ import numpy as np
 from metakel._files import read_text, refuse_bomb
 from metakel.errors import Hint, InputError
 from metakel.io.columns import Column, Columns, check_names
+from metakel.io.csv_files import CsvTable, empty_csv
+from metakel.io.excel import SheetTable, empty_workbook, read_sheet
 from metakel.io.schema import Table
+
+KINDS = {
+    "workbook": (".xlsx", ".xlsm"),
+    "JSON": (".json", ".jsonl", ".ndjson"),  # a run in every line, or all in a list
+    "Parquet": (".parquet", ".pq"),
+}
+TableFile = CsvTable | SheetTable
+NO_RECORD = (".gz", *KINDS["Parquet"], ".xls", ".ods", ".db", ".json", ".jsonl")
+
+
+def kind_of(path: str | Path) -> str:
+    """What a file is, by the end of its name: one of `KINDS`, or text."""
+    name = str(path).lower()
+    return next((kind for kind, ends in KINDS.items() if name.endswith(ends)), "text")
+
+
+def open_table(
+    path: Path,
+    sheet: str | None = None,
+    *,
+    having: Collection[str] = (),
+    signed: Collection[str] = (),
+) -> TableFile:
+    """A table that is kept as a record: its rows, and the file with more rows.
+
+    In a CSV file, or in a workbook, there by default in a sheet with these columns. Cells of the
+    ``signed`` columns that are shown as per cent are texts, such as "70 %".
+    """
+    if kind_of(path) == "workbook":
+        return read_sheet(path, sheet, having=having, signed=signed)
+    if path.suffix.lower() in NO_RECORD:
+        raise InputError(
+            f"{path.name} cannot be added to; expected a CSV file or an Excel workbook (.xlsx), "
+            "which a person fills in"
+        )
+    if sheet is not None:
+        raise InputError(
+            f"sheet {sheet!r} of {path.name}, which is no workbook",
+            Hint("leave it out", "sheet=None", "leaving out --sheet"),
+        )
+    return CsvTable.open(path)
+
+
+def empty_table(
+    path: Path, names: Sequence[str], sheet: str | None = None, shares: Collection[str] = ()
+) -> bytes:
+    """The content of a new file with these columns and no rows.
+
+    A workbook shows those of ``shares`` as per cent, so that 67 typed into one is 0.67.
+    """
+    workbook = kind_of(path) == "workbook"
+    return empty_workbook(names, sheet, shares) if workbook else empty_csv(names)
 
 
 def read_frame(frame: Any, *, task: str, output: str) -> Table:
@@ -69,26 +124,25 @@ def is_bytes(kind: Any) -> bool:
 
 def _columns(frame: Any) -> Columns:
     """Columns by name. Nothing is imported: the frame brings its own library."""
-    names: list[Any]
+    if hasattr(frame, "collect_schema") and hasattr(frame, "collect"):  # a lazy Polars frame
+        frame = frame.collect()
+    pairs: Iterable[tuple[Any, Column]]
     if isinstance(frame, Mapping):
-        names, columns = list(frame), [_given(name, values) for name, values in frame.items()]
+        pairs = [(name, _given(name, values)) for name, values in frame.items()]
     elif hasattr(frame, "iloc"):  # pandas, by position, as names may be there twice
-        names = list(frame.columns)
-        columns = [_from_pandas(frame.iloc[:, i]) for i in range(len(names))]
-    elif hasattr(frame, "collect_schema") and hasattr(frame, "collect"):  # a lazy Polars frame
-        return _columns(frame.collect())
+        pairs = [(n, _from_pandas(frame.iloc[:, i])) for i, n in enumerate(frame.columns)]
     elif hasattr(frame, "get_columns"):  # Polars
-        names = list(frame.columns)
-        columns = [_from_polars(series) for series in frame.get_columns()]
+        pairs = [(series.name, _from_polars(series)) for series in frame.get_columns()]
     elif hasattr(frame, "column_names"):  # Arrow
-        names, columns = frame.column_names, [_from_arrow(chunks) for chunks in frame.columns]
+        pairs = zip(frame.column_names, map(_from_arrow, frame.columns), strict=True)
     else:
         raise InputError(
             f"found a {type(frame).__name__}; expected a pandas or Polars frame, an Arrow table "
             "or a dict of columns"
         )
-    check_names([str(name) for name in names], "the table")
-    table = {str(name): column for name, column in zip(names, columns, strict=True)}
+    named = [(str(name), column) for name, column in pairs]
+    check_names([name for name, _ in named], "the table")
+    table = dict(named)
     sizes = {name: len(column) for name, column in table.items()}
     if len(set(sizes.values())) > 1:
         raise InputError(f"columns differ in length: {sizes}")
@@ -133,15 +187,7 @@ def read_jsonl(path: str | Path, *, task: str, output: str) -> Table:
 
     The name of a nested value is its own where that is the only one of its name.
     """
-    file = Path(path)
-    columns, lines = _json_columns(file)
-    return Table(
-        file.name, columns, task, output, place=lambda i: f"line {lines[i]} of {file.name}"
-    )
-
-
-def _json_columns(file: Path) -> tuple[Columns, list[int]]:
-    rows, lines = list[dict[tuple[str, ...], Any]](), list[int]()
+    file, rows = Path(path), dict[int, dict[tuple[str, ...], Any]]()
     for number, found in _entries(read_text(file, "JSON lines"), file.name):
         if not isinstance(found, Mapping):
             raise InputError(
@@ -153,15 +199,21 @@ def _json_columns(file: Path) -> tuple[Columns, list[int]]:
                 f"{file.name} is a journal of metakel; expected a table of past runs",
                 Hint("learn from journals", "Store.open(path)", "--journals"),
             )
-        rows.append(dict(_spread(found)))
-        lines.append(number)
+        rows[number] = dict(_spread(found))
     if not rows:
         raise InputError(f"{file.name} has no line; expected one JSON object per run")
-    paths = list(dict.fromkeys(path for row in rows for path in row))
-    ends = [path[-1] for path in paths]
-    names = [p[-1] if ends.count(p[-1]) == 1 else ".".join(p) for p in paths]
-    pairs = zip(paths, names, strict=True)
-    return {name: Column.of([row.get(path) for row in rows]) for path, name in pairs}, lines
+    paths = dict.fromkeys(path for row in rows.values() for path in row)
+    times = Counter(path[-1] for path in paths)
+    columns = {
+        path[-1] if times[path[-1]] == 1 else ".".join(path): Column.of(
+            [row.get(path) for row in rows.values()]
+        )
+        for path in paths
+    }
+    lines = list(rows)
+    return Table(
+        file.name, columns, task, output, place=lambda i: f"line {lines[i]} of {file.name}"
+    )
 
 
 def _entries(text: str, name: str) -> Iterator[tuple[int, Any]]:

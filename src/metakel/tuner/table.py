@@ -25,7 +25,7 @@ from metakel.io import Column
 from metakel.io.cleaning import normalized, without_bounds
 from metakel.io.outputs import is_status, settled
 from metakel.io.schema import meant
-from metakel.io.table_files import TableFile, empty_table, open_table
+from metakel.io.tables import TableFile, empty_table, open_table
 from metakel.io.words import LEFT_OUT, NOT_DONE, NOT_YET, UNFINISHED, UNSURE
 from metakel.learn import LearnedKernel
 from metakel.optimize import Reasons, Trial
