@@ -18,7 +18,6 @@ from metakel.errors import InputError, ShapeError, first_of
 from metakel.io.columns import grouped
 from metakel.io.optuna import Studies
 from metakel.io.propose import proposal
-from metakel.io.read import assemble
 from metakel.space import Space
 from metakel.space.configurations import distinct, is_missing
 
@@ -297,7 +296,7 @@ class History:
             said = {name: options.get(name) for name in ("inputs", "minimize")}
             sources = [io.folded(part, step, **said) for part in sources]
         source = sources[0] if len(sources) == 1 else io.join_tables(sources)
-        found, space, report = assemble(proposal(source, **options)[1])
+        found, space, report = proposal(source, **options)[1].assembled()
         tasks = tuple(Task(**task) for task in found)
         history = cls(tasks, space, report, source.curves)
         check_given(history, given, source.columns)

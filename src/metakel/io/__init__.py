@@ -10,7 +10,7 @@ from metakel.io.excel import excel_columns, read_excel, read_sheets
 from metakel.io.merge import join_tables
 from metakel.io.optuna import read_optuna
 from metakel.io.propose import propose
-from metakel.io.read import read
+from metakel.io.rows import read
 from metakel.io.schema import Report, Roles, Schema, Table, renamed
 from metakel.io.stopped import folded
 from metakel.io.tables import read_frame, read_jsonl, read_parquet

@@ -150,6 +150,52 @@ class Column:
 Columns = dict[str, Column]
 
 
+@dataclass(frozen=True, eq=False)
+class TaskLabels:
+    """Which task each row belongs to: ``codes`` (n,) into ``names``; -1 without a task."""
+
+    codes: NDArray[np.intp]
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, column: Column, notes: list[str]) -> TaskLabels:
+        """1 and "1" in one column may be one task or two, and are refused.
+
+        Labels that differ only in case or spaces are one task, with a note.
+        """
+        if column.levels is None:
+            found, where = np.unique(column.values[~column.missing], return_inverse=True)
+            levels: list[Any] = found.tolist()
+            codes = np.full(len(column), -1, dtype=np.intp)
+            codes[~column.missing] = where
+        else:
+            levels, codes = column.levels, np.where(column.missing, -1, column.values)
+        present = np.flatnonzero(np.bincount(codes[codes >= 0], minlength=len(levels)))
+        labels: dict[str, Any] = {}
+        spellings: dict[str, dict[str, None]] = {}
+        for label in (levels[i] for i in present):
+            if isinstance(label, dict | set | np.ndarray):
+                raise InputError(f"a task is called {label!r}; expected text or numbers")
+            other = labels.setdefault(str(label), label)
+            if other != label:
+                raise InputError(
+                    f"task labels {other!r} and {label!r} are written alike; expected labels of "
+                    "one type, or two that differ as text"
+                )
+            spellings.setdefault(" ".join(str(label).split()).casefold(), {})[str(label)] = None
+        names = [next(iter(several)) for several in spellings.values()]
+        index = {label: i for i, several in enumerate(spellings.values()) for label in several}
+        twins = [list(several) for several in spellings.values() if len(several) > 1]
+        if twins:
+            shown = " and ".join(map(repr, twins[0]))
+            more = f" (and {len(twins) - 1} more)" if len(twins) > 1 else ""
+            notes.append(f"task labels {shown} differ only in case or spaces: one task{more}")
+        # The last entry is for the code -1.
+        table = np.full(len(levels) + 1, -1, dtype=np.intp)
+        table[present] = [index[str(levels[i])] for i in present]
+        return cls(table[codes], tuple(names))
+
+
 def check_names(names: Iterable[str], where: str) -> None:
     """Refuse a table with two columns of one name."""
     seen: set[str] = set()

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from metakel._arrays import Array
 from metakel.errors import InputError, Problems, first_of
 from metakel.io.cleaning import clean_output, normalized, without_bounds
-from metakel.io.columns import Column, Mask, grouped
-from metakel.io.schema import Schema, Table, TaskLabels
+from metakel.io.columns import Column, Mask, TaskLabels, grouped
+from metakel.io.schema import Schema, Table
 from metakel.io.words import DONE, NOT_DONE, STATUS_NAMES, UNFINISHED, is_share
 
 # Medians on two scales differ by a factor of about 100 or 1,000, and those of tasks on the two

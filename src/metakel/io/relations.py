@@ -1,33 +1,16 @@
-"""What columns say of each other: one is there only with some values of another, or they sum up.
-
-Momentum is there only with sgd, and the parts of a blend sum to 100, which a test of their rank
-finds.
-"""
+"""Sums of columns, as of the parts of a blend, which a test of their rank finds."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from itertools import islice
-from numbers import Real
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from metakel._arrays import Array
-from metakel.io.columns import Column, Columns, Mask, grouped
-from metakel.io.schema import Schema, TaskLabels
-from metakel.space import Condition, Sum
-from metakel.space.configurations import is_missing, own_value
-from metakel.space.infer import MOST_CATEGORIES
+from metakel.space import Float, Space, Sum
 
-# A parameter that more tasks did not record is left out; fewer tasks are left out themselves.
-FEW_TASKS = 0.25
-# Fewer empty cells may be empty by accident.
-FEW_NUMBERS = 8  # distinct whole numbers, of which some may decide what else is there
-FEWEST = 3
 # A column is a sum of others if this share of its standard deviation, or less, is left.
 NEARLY = 0.02
 # Others with a smaller share in it are not part of the sum.
@@ -39,175 +22,34 @@ CLOSE, LARGEST = 0.02, 10
 # Rounding of cells may be this share of the ranges, or it hides what the sum is.
 MOST_ROUNDING = 0.02
 DECIMALS = 12
-MOST_PARENTS = 100
 # So many rows of a blend may have a slip.
 SLIPS = 0.05
 # Blends in whole per cent hide so many times as much by rounding as those with decimals.
 WHOLE_PER_CENT = 4.0
 
 
-@dataclass(frozen=True, eq=False)
-class InputTable:
-    """Columns, what is said about them, and the task and the output of every row."""
-
-    columns: Columns
-    schema: Schema
-    labels: TaskLabels
-    outputs: Array
-
-    @cached_property
-    def measured(self) -> Mask:
-        """(n,) rows of a task with an output; a failed run may lack everything."""
-        return np.isfinite(self.outputs) & (self.labels.codes >= 0)
-
-    def gap(self, name: str) -> Mask:
-        """(n,) rows without a value."""
-        return self.schema.gap(name, self.columns[name])
-
-    def recorded(self, name: str) -> Mask:
-        """(n,) rows with an output, of tasks that have the parameter in some run."""
-        gap = self.gap(name)
-        if not gap.any():  # as in almost all columns of a wide table
-            return self.measured
-        with_it = np.unique(self.labels.codes[self.measured & ~gap])
-        found = self.measured & np.isin(self.labels.codes, with_it)
-        return found if found.any() else self.measured
-
-    def unrecorded(self, name: str, parents: Collection[str] | None = None) -> str:
-        """How many tasks have no value in any run in which it is there, where these are many."""
-        if not self.gap(name).any():
-            return ""
-        decided, rows = self.condition(name, parents), self.measured
-        if decided is not None:
-            rows = rows & self.holds(decided)
-        without = rows & ~self.recorded(name)
-        count, tasks = (len(np.unique(self.labels.codes[part])) for part in (without, rows))
-        many = count > FEW_TASKS * tasks
-        return f"is not recorded in {count} of {tasks} tasks" if many else ""
-
-    def holds(self, condition: Condition) -> Mask:
-        """(n,) rows in which the parent has one of the values."""
-        parent = self.columns[condition.parent]
-        if parent.levels is None:
-            numbers = [float(v) for v in condition.values if isinstance(v, Real)]
-            return np.asarray(np.isin(parent.values, numbers) & ~parent.missing)
-        return np.asarray(
-            np.array([v in condition.values for v in parent.levels], dtype=bool)[parent.values]
+def with_sums(space: Space, cells: Mapping[str, NDArray[Any]], notes: list[str]) -> Space:
+    """The space with the sums that all rows keep; a note where only a few rows do not."""
+    optional = {c.name for c in space.conditions}
+    numbers = [p.name for p in space.parameters if isinstance(p, Float) and p.name not in optional]
+    if len({len(cells[name]) for name in numbers}) != 1:
+        return space
+    columns = {name: cells[name].astype(np.float64) for name in numbers}
+    found = find_sums(columns)
+    if not found and (nearly := nearly_sums(columns)):
+        total, count = nearly
+        notes.append(
+            f"{total} in all rows but {count}: if every suggestion should keep it, say so "
+            f"(sums=[{str(total)!r}], --sum '{total}'), and look at these rows"
         )
-
-    def condition(self, name: str, parents: Collection[str] | None = None) -> Condition | None:
-        """The choices of another column that decide whether it is filled; None if none do.
-
-        Only the first `MOST_PARENTS` columns of choices are looked at: in a wide table every column
-        may be one, with gaps of its own.
-        """
-        gap = self.gap(name)
-        if not gap.any():
-            return None
-        rows = self.recorded(name)
-        if min((gap & rows).sum(), (~gap & rows).sum()) < FEWEST:
-            return None
-        found = []
-        for parent, (levels, codes, recorded) in self._parents.items():
-            if parent == name or (parents is not None and parent not in parents):
-                continue
-            counted, missing = rows & recorded, self.columns[parent].missing
-            values = _deciding(levels, codes, missing, gap, counted)
-            if values:
-                # Of several, one that is always there is the simplest.
-                holes = int((missing & counted).sum())
-                found.append((holes, Condition(name, parent, values)))
-        return min(found, key=lambda pair: pair[0])[1] if found else None
-
-    @cached_property
-    def _parents(self) -> dict[str, tuple[list[Any], NDArray[np.intp], Mask]]:
-        """Columns of choices, the choice of every row, and rows of tasks that have them."""
-        choices = ((name, *_choices(self.columns[name])) for name in self.candidates)
-        some = islice((found for found in choices if found[1]), MOST_PARENTS)
-        return {name: (levels, codes, self.recorded(name)) for name, levels, codes in some}
-
-    @cached_property
-    def candidates(self) -> tuple[str, ...]:
-        """Columns that may be settings, as far as the caller says."""
-        roles = self.schema.roles.names
-        return tuple(name for name in self.columns if name not in roles)
-
-    @cached_property
-    def tasks(self) -> list[tuple[int, NDArray[np.intp]]]:
-        """The rows of every task, by its code."""
-        return [(int(code), rows) for code, rows in grouped(self.labels.codes)]
-
-    @cached_property
-    def runs(self) -> list[NDArray[np.intp]]:
-        """The rows of every task that have an output."""
-        rows = np.flatnonzero(self.measured)
-        return [rows[group] for _, group in grouped(self.labels.codes[rows])]
-
-
-def find_gaps(table: InputTable) -> tuple[list[Condition], dict[str, Mask]]:
-    """Why the columns of a table have no value in some rows.
-
-    Returns
-    -------
-    conditions : list of Condition
-        Which choices decide whether parameters are there, those of parents first.
-    unfilled : dict of (n,) bool
-        Rows that need no value, as a condition does not hold.
-    """
-    names, space = tuple(table.columns), table.schema.space
-    if space is not None:
-        conditions = [c for c in space.parents_first if {c.name, c.parent} <= {*names}]
-    else:
-        found = {name: c for name in names if (c := table.condition(name)) is not None}
-        conditions = sorted(found.values(), key=lambda c: c.parent in found)
-    unfilled = {name: np.zeros(len(table.outputs), dtype=bool) for name in names}
-    for c in conditions:
-        unfilled[c.name] = (~table.holds(c) & ~table.gap(c.parent)) | unfilled[c.parent]
-    return conditions, unfilled
-
-
-def with_default(column: Column, name: str, schema: Schema) -> Column:
-    """The default where there is no value, written as the column writes it: True for 'true'."""
-    default, gaps = schema.defaults.get(name), schema.gap(name, column)
-    if default is None or not gaps.any():
-        return column
-    values = [column[i] for i in range(len(column))]
-    own = own_value([v for v, gap in zip(values, gaps, strict=True) if not gap], default)
-    return Column.of([own if gap else v for v, gap in zip(values, gaps, strict=True)])
-
-
-def _deciding(
-    levels: list[Any], codes: NDArray[np.intp], missing: Mask, gap: Mask, rows: Mask
-) -> tuple[Any, ...]:
-    """The values with which a parameter is there, if they decide it."""
-    if not gap[missing & rows].all():
-        return ()
-    counted = rows & ~missing
-    total = np.bincount(codes[counted], minlength=len(levels))
-    lacking = np.bincount(codes[gap & counted], minlength=len(levels))
-    used = total > 0
-    if used.sum() < 2 or ((lacking[used] != 0) & (lacking[used] != total[used])).any():
-        return ()
-    with_it = np.flatnonzero(used & (lacking == 0))
-    return () if len(with_it) == used.sum() else tuple(levels[i] for i in with_it)
-
-
-def _choices(column: Column) -> tuple[list[Any], NDArray[np.intp]]:
-    """Distinct values of a column of choices, and the index of each row's.
-
-    Numbers are choices where they are a few whole ones, as of layers.
-    """
-    if column.levels is None:
-        if column.values.dtype.kind == "b":
-            return [False, True], column.values.astype(np.intp)
-        found = np.unique(column.values[~column.missing])
-        if not 2 <= len(found) <= FEW_NUMBERS or (found != np.round(found)).any():
-            return [], np.zeros(len(column), dtype=np.intp)
-        codes = np.searchsorted(found, np.where(column.missing, found[0], column.values))
-        return [int(value) for value in found], codes
-    flags = all(isinstance(v, bool) for v in column.levels if not is_missing(v))
-    texts = 2 <= len(column.texts) <= MOST_CATEGORIES
-    return (column.levels if texts or flags else []), np.asarray(column.values)
+    elif not found:
+        found = find_blends(columns)
+    notes += [
+        f"{total} in all rows: every suggestion keeps it, unless other sums are said (sums=[...], "
+        "--sum)"
+        for total in found
+    ]
+    return space.summing(found)
 
 
 def find_sums(columns: Mapping[str, Array], loose: float = 1.0) -> list[Sum]:
