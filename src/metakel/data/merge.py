@@ -10,9 +10,9 @@ import numpy as np
 from metakel.data.history import History, Task, numbered
 from metakel.errors import InputError
 from metakel.io import Report
-from metakel.io.merge import merge_spaces
 from metakel.space import Categorical, Condition, Parameter, Space
 from metakel.space.configurations import Row
+from metakel.space.infer import merge_spaces
 
 
 def merged(a: History, b: History) -> tuple[tuple[Task, ...], Space | None, Report | None]:

@@ -14,14 +14,17 @@ from typing import Any
 
 from metakel.curves import Curve, from_one
 from metakel.errors import InputError, MetaKelError, first_of
-from metakel.io.merge import StudyRun, join_studies
+from metakel.io.columns import Column, numbered
 from metakel.io.schema import Table
-from metakel.io.stopped import TaskCurves, expected_ends
+from metakel.io.stopped import NOISE, TaskCurves, expected_ends
 from metakel.space import Float, Parameter
 from metakel.space.configurations import is_numeric
+from metakel.space.infer import merge_spaces
 from metakel.space.space import from_distribution
 
 TASK, OUTPUT = "study", "value"
+# The value of a parameter that a run does not have; None may be one of its choices.
+ABSENT = float("nan")
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,36 +68,46 @@ def read_optuna(source: Any) -> Table:
         raise InputError(
             f"found no Optuna studies in {source!r}; expected a storage or studies{why}"
         )
-    runs, known = with_predicted_ends(studies)
-    metrics = {study.metric for study in studies} - {""}
-    found = join_studies(
-        "Optuna",
-        [(s.study_name, s.parameters, rows) for s, rows in zip(studies, runs, strict=True)],
-        task=TASK,
-        output=metrics.pop() if len(metrics) == 1 else OUTPUT,
-        minimize=studies[0].minimize,
-        failed=sum(study.failed for study in studies) - known,
-        notes=(*skipped, *_left_out(studies, known)),
-    )
-    return replace(found, curves={s.study_name: _task_curves(s).whole for s in studies if s.curves})
-
-
-def with_predicted_ends(studies: Sequence[RecordedStudy]) -> tuple[list[list[StudyRun]], int]:
-    """The runs of each study, pruned ones by the end that is to be expected of them; how many."""
-    ends = expected_ends([_task_curves(study) for study in studies], minimize=studies[0].minimize)
-    runs: list[list[StudyRun]] = []
-    for study, found in zip(studies, ends, strict=True):
-        stopped = [params for params, _ in study.curves if params is not None]
-        taken: list[StudyRun] = [
-            (params, *end)
-            for params, end in zip(stopped, found.stopped, strict=True)
+    minimize, labels = studies[0].minimize, numbered([study.study_name for study in studies])
+    tasks = [_task_curves(study) for study in studies]
+    runs, taken = list[tuple[str, Mapping[str, Any], float, float]](), 0
+    for label, study, found in zip(
+        labels, studies, expected_ends(tasks, minimize=minimize), strict=True
+    ):
+        pruned = [params for params, _ in study.curves if params is not None]
+        known = [
+            (label, params, *end)
+            for params, end in zip(pruned, found.stopped, strict=True)
             if end is not None
         ]
-        whole: list[StudyRun] = list(study.rows)
-        if taken:
-            whole = [(params, value, found.noise_std) for params, value in study.rows]
-        runs.append([*whole, *taken])
-    return runs, sum(len(rows) - len(s.rows) for rows, s in zip(runs, studies, strict=True))
+        noise_std = found.noise_std if known else nan
+        runs += [(label, params, value, noise_std) for params, value in study.rows] + known
+        taken += len(known)
+    own = [(label, p) for label, s in zip(labels, studies, strict=True) for p in s.parameters]
+    space, notes, conflicts = merge_spaces(own)
+    names, metrics = dict.fromkeys(p.name for _, p in own), {s.metric for s in studies} - {""}
+    output = metrics.pop() if len(metrics) == 1 else OUTPUT
+    task, output = (f"optuna.{name}" if name in names else name for name in (TASK, output))
+    columns = {task: Column.of([label for label, *_ in runs])}
+    for name in names:
+        if name in space.names or name in conflicts:
+            columns[name] = Column.of([params.get(name, ABSENT) for _, params, *_ in runs])
+    columns[output] = Column.of([value for _, _, value, _ in runs])
+    noisy = any(noise_std == noise_std for *_, noise_std in runs)
+    if noisy:
+        columns[NOISE] = Column.of([noise_std for *_, noise_std in runs])
+    return Table(
+        "Optuna", columns, task, output, space, minimize,
+        failed=sum(study.failed for study in studies) - taken,
+        notes=(*notes, *skipped, *_left_out(studies, taken)),
+        conflicts=conflicts,
+        noise=NOISE if noisy else None,
+        curves={
+            study.study_name: found.whole
+            for study, found in zip(studies, tasks, strict=True)
+            if study.curves
+        },
+    )  # fmt: skip
 
 
 def _task_curves(study: RecordedStudy) -> TaskCurves:
@@ -236,24 +249,22 @@ def _is_number(parameter: Parameter) -> bool:
 
 
 def _renamed(record: RecordedStudy, names: Mapping[str, str]) -> RecordedStudy:
-    if not names or not any(p.name in names for p in record.parameters):
+    if not any(p.name in names for p in record.parameters):
         return record
     if both := [n for n in names if {n, names[n]} <= {p.name for p in record.parameters}]:
         raise InputError(f"it has both {both[0]!r} and {names[both[0]]!r}, which is its new name")
+
+    def new(params: Mapping[str, Any]) -> dict[str, Any]:
+        return {names.get(name, name): value for name, value in params.items()}
+
     return replace(
         record,
         parameters=tuple(
             replace(p, name=names.get(p.name, p.name))  # type: ignore[type-var]
             for p in record.parameters
         ),
-        rows=tuple(
-            ({names.get(n, n): v for n, v in params.items()}, value)
-            for params, value in record.rows
-        ),
-        curves=tuple(
-            (None if params is None else {names.get(n, n): v for n, v in params.items()}, curve)
-            for params, curve in record.curves
-        ),
+        rows=tuple((new(params), value) for params, value in record.rows),
+        curves=tuple((params and new(params), curve) for params, curve in record.curves),
     )
 
 

@@ -67,28 +67,6 @@ class Table:
     curves: Mapping[str, Sequence[Mapping[int, float]]] = field(default_factory=dict)
 
 
-def renamed(sources: Sequence[Table], names: Mapping[str, str]) -> list[Table]:
-    """The sources with other names of columns; one that has the new name already keeps it."""
-    found = {name for source in sources for name in source.columns}
-    for old in names:
-        if old not in found:
-            raise InputError(f"no column {old!r} to rename; found {', '.join(sorted(found))}")
-    return [_renamed(source, names) for source in sources]
-
-
-def _renamed(source: Table, names: Mapping[str, str]) -> Table:
-    columns = dict(source.columns)
-    for old, new in names.items():
-        if old in columns and new in columns:
-            raise InputError(
-                f"{source.name} has both columns {old!r} and {new!r}; expected one of them, as "
-                f"{old!r} is renamed"
-            )
-    found = {names.get(name, name): column for name, column in columns.items()}
-    task, output = (names.get(name, name) for name in (source.task, source.output))
-    return replace(source, columns=found, task=task, output=output)
-
-
 @dataclass(frozen=True)
 class Roles:
     """Columns that are something else than a parameter.

@@ -1,4 +1,4 @@
-"""Tables in memory, Parquet files and JSON lines, whose columns have names and types; any file."""
+"""Tables: in memory, in Parquet files and JSON lines, in any file, and several as one."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -239,3 +240,94 @@ def _spread(entry: Mapping[str, Any], above: tuple[str, ...] = ()) -> Any:
             yield from _spread(value, (*above, str(name)))
         else:
             yield (*above, str(name)), value
+
+
+# Several tables as one
+
+
+def renamed(sources: Sequence[Table], names: Mapping[str, str]) -> list[Table]:
+    """The sources with other names of columns; one that has the new name already keeps it."""
+    known = {name for source in sources for name in source.columns}
+    for old in names:
+        if old not in known:
+            raise InputError(f"no column {old!r} to rename; found {', '.join(sorted(known))}")
+    found = []
+    for source in sources:
+        for old, new in names.items():
+            if {old, new} <= source.columns.keys():
+                raise InputError(
+                    f"{source.name} has both columns {old!r} and {new!r}; expected one of them, "
+                    f"as {old!r} is renamed"
+                )
+        columns = {names.get(name, name): column for name, column in source.columns.items()}
+        task, output = (names.get(name, name) for name in (source.task, source.output))
+        found.append(replace(source, columns=columns, task=task, output=output))
+    return found
+
+
+def join_tables(sources: Sequence[Table]) -> Table:
+    """One source of all rows; a column that a table has not is empty in its rows.
+
+    Rows with the same task label belong to one task, unless the tables differ in their columns:
+    then what is recorded of it differs, too, and each table has a task of its own.
+    """
+    if not sources:
+        raise InputError("found no table; expected at least one")
+    first, *others = sources
+    if not others:
+        return first
+    for source in sources:
+        for name in (first.task, first.output):
+            if name not in source.columns:
+                raise InputError(
+                    f"{source.name} has no column {name!r}; found {', '.join(source.columns)}"
+                )
+        if source.space is not None:
+            raise InputError(f"{source.name} is not a table; expected tables to read together")
+    sizes = [len(source.columns[source.task]) for source in sources]
+    tables, notes = _labeled(sources)
+    columns = {
+        name: Column.joined(
+            [
+                table[name] if name in table else Column(np.zeros(n), np.ones(n, dtype=bool))
+                for table, n in zip(tables, sizes, strict=True)
+            ]
+        )
+        for name in dict.fromkeys(name for table in tables for name in table)
+    }
+    starts = np.cumsum([0, *sizes])
+
+    def place(row: int) -> str:
+        which = int(np.searchsorted(starts, row, side="right")) - 1
+        found = sources[which].place(row - int(starts[which]))
+        return found if sources[which].name in found else f"{found} of {sources[which].name}"
+
+    return replace(
+        first,
+        name=" and ".join(source.name for source in sources),
+        columns=columns,
+        failed=sum(source.failed for source in sources),
+        notes=(*(f"{s.name}: {note}" for s in sources for note in s.notes), *notes),
+        place=place,
+        noise=next((source.noise for source in sources if source.noise), None),
+        curves={name: curves for source in sources for name, curves in source.curves.items()},
+    )
+
+
+def _labeled(sources: Sequence[Table]) -> tuple[list[Columns], list[str]]:
+    """The tables with labels that name one task each, and notes on those that did not."""
+    tables = [source.columns for source in sources]
+    labels = [source.columns[source.task].tolist() for source in sources]
+    times = Counter(label for found in labels for label in dict.fromkeys(found))
+    twice = [label for label, n in times.items() if n > 1 and label is not None]
+    if not twice or len({frozenset(table) for table in tables}) == 1:
+        return tables, []
+    renamed = []
+    for number, (source, found) in enumerate(zip(sources, labels, strict=True), start=1):
+        shown = [f"{v} ({source.name}, {number})" if v in twice else v for v in found]
+        renamed.append({**source.columns, source.task: Column.of(shown)})
+    note = (
+        f"{len(twice)} tasks are in several tables that record other columns (e.g. {twice[0]!r}): "
+        "taken as one task in each"
+    )
+    return renamed, [note]

@@ -1,18 +1,17 @@
-"""The space of a table's columns; every guess comes with a note."""
+"""Spaces that data say: of a table's columns, and of several studies; every guess has a note."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
-from numbers import Real
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from metakel._arrays import Array
-from metakel.errors import Hint, InputError
-from metakel.space.configurations import Values, listed, storable, to_python
-from metakel.space.parameters import Categorical, Fixed, Float, Integer, Parameter
+from metakel.errors import Hint, InputError, first_of
+from metakel.space.configurations import Values, is_numeric, listed, storable, to_python
+from metakel.space.parameters import Categorical, Fixed, Float, Integer, Ordinal, Parameter
 from metakel.space.space import Space
 
 # Numbers over two decades or more, and more evenly spread on the log scale, are taken on it.
@@ -32,6 +31,9 @@ DATE = re.compile(
     r"(\d{4}([-/.])\d{1,2}\2\d{1,2}|\d{1,2}([-/.])\d{1,2}\3\d{4}|\d{1,2}/\d{1,2}/\d{2})"
     r"([T ]\d{1,2}:\d{2}.*)?"
 )
+SHOWN = 3  # studies in a note
+# A parameter as some studies have it, with the names of those.
+Versions = Mapping[Parameter, Sequence[str]]
 
 
 def infer_space(
@@ -76,7 +78,7 @@ def _infer(name: str, values: Values, log: bool | None, *, chosen: bool) -> tupl
         distinct = _distinct(listed(values))
         if len(distinct) == 1 and storable(to_python(distinct[0])):
             return _fixed(name, distinct[0])
-        if chosen or not all(isinstance(v, Real) and not isinstance(v, bool) for v in distinct):
+        if chosen or not all(map(is_numeric, distinct)):
             return _choices(name, distinct, log, chosen=chosen)
         # Integers of more than 64 bits are numbers, but no counts.
         whole = all(isinstance(v, int | np.integer) and abs(int(v)) < 2**63 for v in distinct)
@@ -168,3 +170,108 @@ def _looks_log(numbers: Array) -> bool:
     plain = (median - low) / (high - low)
     on_log = np.log(median / low) / np.log(high / low)
     return bool(abs(on_log - 0.5) < abs(plain - 0.5))
+
+
+# One space for several studies
+
+
+def merge_spaces(found: Iterable[tuple[str, Parameter]]) -> tuple[Space, list[str], dict[str, str]]:
+    """One space for all, from pairs of a study's name and a parameter that it has.
+
+    Its ranges are wide enough for each. Also notes on where studies differ, and for parameters that
+    cannot be merged why.
+    """
+    versions: dict[str, dict[Parameter, dict[str, None]]] = {}
+    for study, parameter in found:
+        versions.setdefault(parameter.name, {}).setdefault(parameter, {})[study] = None
+    if not versions:
+        raise InputError("the studies have no trials with parameters")
+    merged, notes, conflicts = list[Parameter](), list[str](), dict[str, str]()
+    for name, several in versions.items():
+        one, note = merge_parameter({p: tuple(studies) for p, studies in several.items()})
+        if one is not None:
+            merged.append(one)
+            notes += [note] if note else []
+        elif note:
+            conflicts[name] = note
+        else:
+            notes.append(f"left out: {name} has one value in every task")
+    if conflicts and all(isinstance(p, Fixed) for p in merged):
+        raise InputError(next(iter(conflicts.values())))
+    return Space(tuple(merged)), notes, conflicts
+
+
+def merge_parameter(versions: Versions) -> tuple[Parameter | None, str]:
+    """A parameter that takes the values of all, and a note on what it had to give up.
+
+    None with a note where there is none, and without one where it only describes the studies.
+    """
+    first = next(iter(versions))
+    if len(versions) == 1:
+        return first, ""
+    values = [p.value for p in versions if isinstance(p, Fixed)]
+    if len(values) == len(versions):
+        studies = [study for several in versions.values() for study in several]
+        if len(set(studies)) == len(studies):
+            return None, ""
+        kinds: set[type[Parameter]] = {Float if all(map(is_numeric, values)) else Categorical}
+    else:
+        kinds = {_family(p) for p in versions if not isinstance(p, Fixed)}
+    choices = [v for p in versions for v in (p.choices if not isinstance(p, Fixed) else ())]
+    ranks = {*choices, *values}
+    if kinds == {Categorical}:
+        return Categorical(first.name, tuple(dict.fromkeys((*choices, *values)))), ""
+    if kinds == {Ordinal} and all(map(is_numeric, ranks)):
+        return Ordinal(first.name, tuple(sorted(ranks))), ""
+    if kinds == {Float} and all(map(is_numeric, values)):
+        return _numbers(versions)
+    first, *others = sorted(versions, key=lambda p: isinstance(p, Fixed))
+    other = next((p for p in others if _family(p) is not _family(first)), others[-1])
+    return None, (
+        f"parameter {first.name!r} is {first.describe()} in {first_of(versions[first], SHOWN)} and "
+        f"{other.describe()} in {first_of(versions[other], SHOWN)}; expected one kind in all: "
+        "leave it out by naming the other inputs, or declare what it is in a space"
+    )
+
+
+def _family(parameter: Parameter) -> type[Parameter]:
+    number = isinstance(parameter, Fixed) and is_numeric(parameter.value)
+    return Float if number or isinstance(parameter, Float) else type(parameter)
+
+
+def _numbers(versions: Versions) -> tuple[Parameter, str]:
+    """A range over all ranges and values; a log scale and fractions count before their absence."""
+    ranges = [p for p in versions if isinstance(p, Float)]
+    values = [p.value for p in versions if isinstance(p, Fixed)]
+    name = next(iter(versions)).name
+    low = min([*(p.low for p in ranges), *values])
+    high = max([*(p.high for p in ranges), *values])
+    whole = {
+        p: isinstance(p, Integer) or (isinstance(p, Fixed) and float(p.value).is_integer())
+        for p in versions
+    }
+    integer = all(whole.values())
+    wants_log = any(p.log for p in ranges)
+    log = wants_log and low > 0
+    steps, lows = {p.step for p in ranges}, {p.low for p in ranges}
+    step: float | None = 1 if integer else None
+    if len(steps) == len(lows) == 1 and not any(ranges[0].unlike(v) for v in values):
+        step = steps.pop()
+    notes = []
+    if len({p.log for p in ranges}) > 1 or wants_log != log:
+        split = _split(versions, {p: isinstance(p, Float) and p.log for p in versions})
+        taken = "on a log scale" if log else f"on a plain one, as it starts at {low:g}"
+        notes.append(f"{name} is on a log scale in {split}: taken {taken}")
+    if not integer and any(isinstance(p, Integer) for p in ranges):
+        notes.append(f"{name} is a whole number in {_split(versions, whole)}: taken as any number")
+    kind = Integer if integer else Float
+    return kind(name, low, high, log, step), "; ".join(notes)
+
+
+def _split(versions: Versions, has: Mapping[Parameter, bool]) -> str:
+    """Studies that have it, and those that have not."""
+    yes, no = (
+        [s for p, studies in versions.items() if has[p] is side for s in studies]
+        for side in (True, False)
+    )
+    return f"{first_of(yes, SHOWN)} and not in {first_of(no, SHOWN)}"
