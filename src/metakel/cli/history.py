@@ -12,7 +12,7 @@ import numpy as np
 import typer
 
 from metakel.data import History, Task
-from metakel.data.merge import with_choices
+from metakel.data.history import with_choices
 from metakel.errors import InputError, MetaKelError
 from metakel.io import (
     Roles,
