@@ -20,7 +20,7 @@ from metakel.io.stopped import NOISE, TaskCurves, expected_ends
 from metakel.space import Float, Parameter
 from metakel.space.configurations import is_numeric
 from metakel.space.infer import merge_spaces
-from metakel.space.space import from_distribution
+from metakel.space.parameters import from_distribution
 
 TASK, OUTPUT = "study", "value"
 # The value of a parameter that a run does not have; None may be one of its choices.

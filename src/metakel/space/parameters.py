@@ -514,3 +514,35 @@ def _check_range(name: str, low: float, high: float, on_log: bool, step: float |
         raise InputError(f"parameter {name!r} starts at {low}; a log scale needs low > 0")
     if step is not None and not 0 < step <= high - low + GRID_SLACK * step:
         raise InputError(f"parameter {name!r} has step {step}; expected 0 < step <= high - low")
+
+
+KINDS: dict[str, type[Parameter]] = {
+    cls.kind: cls for cls in (Float, Integer, Ordinal, Categorical, Fixed)
+}
+
+
+def parameter_of(entry: dict[str, Any]) -> Parameter:
+    """Inverse of `Parameter.to_dict`."""
+    kind, name = entry.pop("type", None), entry.get("name")
+    if not isinstance(name, str):
+        raise InputError(f"a parameter has the name {name!r}; expected text")
+    if not isinstance(kind, str) or kind not in KINDS:
+        known = ", ".join(KINDS)
+        raise InputError(f"parameter {name!r} has type {kind!r}; known are {known}")
+    if not isinstance(entry.get("values", []), (list, tuple)):
+        raise InputError(f"parameter {name!r} has values {entry['values']!r}; expected a list")
+    try:
+        return KINDS[kind](**entry)
+    except TypeError as error:
+        raise InputError(f"parameter {name!r} of type {kind}: {error}") from None
+
+
+def from_distribution(name: str, distribution: Any) -> Parameter:
+    """A parameter from a distribution of Optuna."""
+    d, kind = distribution, type(distribution).__name__
+    if kind == "CategoricalDistribution":
+        return Fixed(name, d.choices[0]) if d.single() else Categorical(name, tuple(d.choices))
+    if kind not in ("FloatDistribution", "IntDistribution"):
+        raise InputError(f"parameter {name!r} has the unknown distribution {kind}")
+    number = Float if kind == "FloatDistribution" else Integer
+    return Fixed(name, d.low) if d.single() else number(name, d.low, d.high, d.log, d.step)
