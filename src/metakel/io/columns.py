@@ -125,6 +125,14 @@ class Column:
             listed[i] = None
         return listed
 
+    def coded(self) -> tuple[list[Any], NDArray[np.intp]]:
+        """Distinct values, and (n,) which of them each row has, -1 where it has none."""
+        if self.levels is not None:
+            return self.levels, np.where(self.missing, -1, self.values)
+        codes = np.full(len(self), -1, dtype=np.intp)
+        found, codes[~self.missing] = np.unique(self.values[~self.missing], return_inverse=True)
+        return found.tolist(), codes
+
     def keys(self) -> NDArray[Any]:
         """(n,) numbers that are equal where the values are."""
         if self.levels is None:
@@ -163,13 +171,7 @@ class TaskLabels:
 
         Labels that differ only in case or spaces are one task, with a note.
         """
-        if column.levels is None:
-            found, where = np.unique(column.values[~column.missing], return_inverse=True)
-            levels: list[Any] = found.tolist()
-            codes = np.full(len(column), -1, dtype=np.intp)
-            codes[~column.missing] = where
-        else:
-            levels, codes = column.levels, np.where(column.missing, -1, column.values)
+        levels, codes = column.coded()
         present = np.flatnonzero(np.bincount(codes[codes >= 0], minlength=len(levels)))
         labels: dict[str, Any] = {}
         spellings: dict[str, dict[str, None]] = {}
@@ -224,12 +226,6 @@ def grouped(codes: NDArray[np.intp]) -> list[tuple[int, NDArray[np.intp]]]:
     # Without rows, NumPy makes one part of them.
     groups = zip(found.tolist(), np.split(order, starts[1:]), strict=False)
     return sorted(groups, key=lambda group: int(group[1][0]))
-
-
-def mix(hashes: NDArray[np.uint64], values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """(n,) hashes of rows with one more value each."""
-    mixed = (hashes ^ values) * np.uint64(0x9E3779B97F4A7C15)
-    return np.asarray(mixed ^ (mixed >> np.uint64(29)))
 
 
 def counts_rows(column: Column) -> bool:

@@ -107,9 +107,8 @@ def choose_inputs(table: Rows, notes: list[str]) -> tuple[tuple[str, ...], dict[
         names = tuple(name for name in schema.space.names if name in table.columns)
     else:
         names, doubtful = _guess(table, notes)
-    roles: dict[str, str] = {}
-    asked = [("the task", schema.roles.task), ("the output", schema.roles.output)]
-    for role, name in (*asked, *(("an input", name) for name in names)):
+    roles = {schema.roles.task: "the task"}
+    for role, name in (("the output", schema.roles.output), *(("an input", n) for n in names)):
         if name in roles:
             raise InputError(
                 f"column {name!r} is named as {roles[name]} and as {role}; expected one of them"
@@ -215,7 +214,7 @@ def _reason(table: Rows, name: str) -> str:
     several = tasks + bool((table.labels.codes < 0).any()) > 1
     if UNNAMED.fullmatch(name):
         return "has no name of its own"
-    if several and (counts_rows(column) or _counts_runs(table, column)):
+    if several and (counts_rows(column) or _numbers_runs(table, column, in_order=True)):
         return "is a running number"
     # With one row per task every column describes the task.
     if tasks < len(table.labels.codes) and _constant_in_tasks(column, table.labels):
@@ -231,21 +230,18 @@ def _reason(table: Rows, name: str) -> str:
 
 
 def _doubt(table: Rows, name: str, known: Mask) -> str:
-    """What speaks against a column that could be a setting.
-
-    ``known`` (n,) are rows of which most cells are: a failed run may lack everything.
-    """
+    """What speaks against a column that could be a setting; of a failed run few cells are known."""
     column, failed = table.columns[name], known & ~np.isfinite(table.outputs)
     keys = column.keys()[~column.missing]
     if (keys == keys[0]).all():  # kept fixed, which changes nothing
         return ""
     values = column.take(~column.missing)
-    if is_bookkeeping(name, numbers=values.dtype.kind in "iuf"):
+    numeric = values.dtype.kind in "iuf"
+    if is_bookkeeping(name, numbers=numeric):
         return "looks like bookkeeping, by its name"
-    if values.dtype.kind not in "iuf":
+    if not numeric:
         return ""
-    numbers = values.astype(np.float64)
-    lacking, n = column.missing, len(numbers)
+    numbers, n, lacking = values.astype(np.float64), len(values), column.missing
 
     @cache
     def distinct() -> int:  # a sort of the column, which hardly any setting needs
@@ -274,27 +270,20 @@ def _doubt(table: Rows, name: str, known: Mask) -> str:
     return ""
 
 
-def _counts_runs(table: Rows, column: Column) -> bool:
-    """Whether it numbers the rows of every task, from one and the same number on."""
-    if column.levels is not None or column.values.dtype.kind not in "iu" or column.missing.any():
-        return False
-    firsts = set()
-    for code, rows in table.tasks:
-        numbers = column.values[rows]
-        if code < 0 or len(rows) < MIN_ROWS or (np.diff(numbers) != 1).any():
-            return False
-        firsts.add(int(numbers[0]))
-    return len(firsts) == 1
-
-
-def _numbers_runs(table: Rows, column: Column) -> bool:
-    """Whether it counts the rows of every task, in any order, and some rows may be gone."""
+def _numbers_runs(table: Rows, column: Column, *, in_order: bool = False) -> bool:
+    """Whether it counts the rows of every task, with some gone, or from one number on in order."""
     if column.levels is not None or column.missing.any() or len(table.tasks) < 2:
         return False
-    for _, rows in table.tasks:
-        numbers, n = np.unique(column.values[rows]), len(rows)
-        gone = n / MOSTLY - n
-        if n < MIN_ROWS or len(numbers) < n or (numbers != np.rint(numbers)).any():
+    runs = [column.values[rows] for _, rows in table.tasks]
+    if min(map(len, runs)) < MIN_ROWS:
+        return False
+    if in_order:
+        whole, all_named = column.values.dtype.kind in "iu", (table.labels.codes >= 0).all()
+        steady = whole and all((np.diff(numbers) == 1).all() for numbers in runs)
+        return bool(all_named and steady and len({int(numbers[0]) for numbers in runs}) == 1)
+    for numbers in map(np.sort, runs):
+        n, gone = len(numbers), len(numbers) / MOSTLY - len(numbers)
+        if (np.diff(numbers) == 0).any() or (numbers != np.rint(numbers)).any():
             return False
         if not 0 <= numbers[0] <= 1 + gone or numbers[-1] - numbers[0] >= n + gone:
             return False
@@ -311,6 +300,7 @@ def _status(table: Rows, column: Column) -> str:
 
 
 def _follows_output(table: Rows, column: Column) -> bool:
+    """Whether it explains the output of every task, by Spearman's correlation of ranks."""
     values = np.zeros(len(column))
     values[~column.missing] = column.take(~column.missing)
     found = False
@@ -318,7 +308,9 @@ def _follows_output(table: Rows, column: Column) -> bool:
         present = rows[~column.missing[rows]]
         if len(present) < MIN_ROWS:
             continue
-        if abs(_rank_correlation(values[present], table.outputs[present])) < TOO_GOOD:
+        # Ties are in the order of their rows.
+        ranks = [np.argsort(np.argsort(v[present], kind="stable")) for v in (values, table.outputs)]
+        if abs(np.asarray(np.corrcoef(ranks))[0, 1]) < TOO_GOOD:
             return False  # as most settings do in the first task
         found = True
     return found
@@ -330,16 +322,15 @@ def _no_choices(column: Column) -> str:
     if not levels:
         return ""
     if all(
-        isinstance(v, date | timedelta) or (isinstance(v, str) and DATE.fullmatch(v.strip()))
+        DATE.fullmatch(v.strip()) if isinstance(v, str) else isinstance(v, date | timedelta)
         for v in levels
     ):
         return f"holds dates or times ({levels[0]})"
-    texts = column.texts
+    texts, present = column.texts, int((~column.missing).sum())
     if sum(as_number(text) is not None for text in texts) >= MOSTLY * len(levels):
         return ""  # numbers, written in some way or other
-    present = int((~column.missing).sum())
-    many = len(texts) > MOST_CATEGORIES
-    if many or (present >= MIN_ROWS and len(texts) >= MOSTLY * present):
+    most_differ = present >= MIN_ROWS and len(texts) >= MOSTLY * present
+    if len(texts) > MOST_CATEGORIES or most_differ:
         return f"holds {len(texts)} different texts, as ids and free text do"
     return ""
 
@@ -360,15 +351,8 @@ def _constant_in_tasks(column: Column, labels: TaskLabels) -> bool:
 
 def _many_digits(numbers: Array) -> bool:
     """Whether most numbers have more digits than people write."""
-    short: list[bool] = [float(f"{v:.{DIGITS_OF_SETTINGS}g}") == v for v in numbers[:1000].tolist()]
-    return 2 * sum(short) < len(short)
-
-
-def _rank_correlation(x: Array, y: Array) -> float:
-    """Spearman's, with ties in the order of their rows."""
-    ranks = [np.argsort(np.argsort(v, kind="stable")).astype(np.float64) for v in (x, y)]
-    x, y = (rank - rank.mean() for rank in ranks)
-    return float(x @ y / np.sqrt((x @ x) * (y @ y)))
+    some = numbers[:1000].tolist()
+    return bool(2 * sum(float(f"{v:.{DIGITS_OF_SETTINGS}g}") == v for v in some) < len(some))
 
 
 def _inferred(rows: CleanRows, schema: Schema, notes: list[str]) -> Space:

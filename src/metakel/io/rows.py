@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metakel._arrays import Array
-from metakel.errors import Hint, InputError, Problems, typed_list
+from metakel.errors import Hint, InputError, Problems, first_of, typed_list
 from metakel.io.cleaning import clean_input, missing_words_note, without_unit
-from metakel.io.columns import Column, Columns, Mask, TaskLabels, grouped, mix, numbers_rows
+from metakel.io.columns import Column, Columns, Mask, TaskLabels, grouped, numbers_rows
 from metakel.io.outputs import read_outputs
 from metakel.io.schema import Report, Schema, Table, known_export
 from metakel.space import Condition, Space
@@ -117,9 +117,8 @@ class Rows:
         if parent.levels is None:
             numbers = [float(v) for v in condition.values if isinstance(v, Real)]
             return np.asarray(np.isin(parent.values, numbers) & ~parent.missing)
-        return np.asarray(
-            np.array([v in condition.values for v in parent.levels], dtype=bool)[parent.values]
-        )
+        held = np.array([v in condition.values for v in parent.levels], dtype=bool)
+        return np.asarray(held[parent.values])
 
     def condition(self, name: str, parents: Collection[str] | None = None) -> Condition | None:
         """The choices of another column that decide whether it is filled; None if none do.
@@ -138,8 +137,7 @@ class Rows:
             if parent == name or (parents is not None and parent not in parents):
                 continue
             counted, missing = rows & recorded, self.columns[parent].missing
-            values = _deciding(levels, codes, missing, gap, counted)
-            if values:
+            if values := _deciding(levels, codes, missing, gap, counted):
                 # Of several, one that is always there is the simplest.
                 holes = int((missing & counted).sum())
                 found.append((holes, Condition(name, parent, values)))
@@ -348,21 +346,13 @@ def _deciding(
 
 
 def _choices(column: Column) -> tuple[list[Any], NDArray[np.intp]]:
-    """Distinct values of a column of choices, and the index of each row's.
-
-    Numbers are choices where they are a few whole ones, as of layers.
-    """
-    if column.levels is None:
-        if column.values.dtype.kind == "b":
-            return [False, True], column.values.astype(np.intp)
-        found = np.unique(column.values[~column.missing])
-        if not 2 <= len(found) <= FEW_NUMBERS or (found != np.round(found)).any():
-            return [], np.zeros(len(column), dtype=np.intp)
-        codes = np.searchsorted(found, np.where(column.missing, found[0], column.values))
-        return [int(value) for value in found], codes
-    flags = all(isinstance(v, bool) for v in column.levels if not is_missing(v))
-    texts = 2 <= len(column.texts) <= MOST_CATEGORIES
-    return (column.levels if texts or flags else []), np.asarray(column.values)
+    """Distinct values of a column of choices or of a few whole numbers, as of layers; else none."""
+    levels, codes = column.coded()
+    flags = all(isinstance(v, bool) for v in levels if not is_missing(v))
+    if flags or 2 <= len(column.texts) <= MOST_CATEGORIES:
+        return levels, codes
+    few = column.levels is None and 2 <= len(levels) <= FEW_NUMBERS
+    return (list(map(int, levels)) if few and all(v == v // 1 for v in levels) else []), codes
 
 
 def _readable(columns: Columns, schema: Schema, notes: list[str]) -> Columns:
@@ -374,10 +364,8 @@ def _readable(columns: Columns, schema: Schema, notes: list[str]) -> Columns:
         found[name], unit = without_unit(name, column)
         if unit:
             cells = zip(column.tolist(), found[name].tolist(), strict=True)
-            pairs = [
-                (was, f"{v:g}" if is_numeric(v) else v) for was, v in cells if unit in str(was)
-            ]
-            was, now = next((p for p in pairs if p[1] not in str(p[0])), pairs[0])
+            shown = [(w, f"{v:g}" if is_numeric(v) else v) for w, v in cells if unit in str(w)]
+            was, now = next((pair for pair in shown if pair[1] not in str(pair[0])), shown[0])
             notes.append(f"{name} has a unit: {was!r} is read as {now}")
     column = columns[schema.roles.task]
     n, named = len(column), np.flatnonzero(~column.missing)
@@ -410,55 +398,51 @@ def _usable(
         "missing_inputs": int((measured & ~kept).sum()),
     }
     if not kept.any():
-        raise _no_rows(source.name, len(kept), counts, emptied)
+        why = {
+            "without a task": counts["missing_tasks"],
+            "without a finite output": counts["failed"],
+        }
+        why |= {f"with an empty {name!r}": count for name, count in emptied.items()}
+        shown = ", ".join(f"{count} {what}" for what, count in why.items() if count)
+        hints = []
+        if emptied:
+            name = max(emptied, key=lambda name: emptied[name])
+            hints = [
+                Hint("leave it out", f"exclude=[{name!r}]", f"--exclude {typed_list((name,))}"),
+                Hint(
+                    "say what was used",
+                    f"defaults={{{name!r}: value}}",
+                    f"--default '{name}=value'",
+                ),
+            ]
+        raise InputError(
+            f"{source.name}: none of the {len(kept)} rows can be used: {shown}", *hints
+        )
     notes += [
         f"{name} is empty in {count} {'row' if count == 1 else 'rows'}, which cannot be used, "
         "unless a default says what was used"
         for name, count in emptied.items()
     ]
     known = {*inputs, rows.schema.roles.task, rows.schema.roles.output}
-    others = [
-        column
-        for name, column in source.columns.items()
-        if name not in known and not numbers_rows(name, column)
-    ]
-    keys = [key for column in (*inputs.values(), *others) for key in _comparable(column)]
-    copies = _copies([codes, outputs, *keys], kept)
+    keys: list[NDArray[Any]] = [codes, outputs]
+    others = {name: column for name, column in source.columns.items() if name not in known}
+    compared = (column for name, column in others.items() if not numbers_rows(name, column))
+    for column in (*inputs.values(), *compared):
+        some = column.missing.any()  # empty cells are equal, too
+        keys += (
+            [np.where(column.missing, 0, column.keys()), column.missing]
+            if some
+            else [column.keys()]
+        )
+    copies = _copies(keys, kept)
     kept[copies] = False
     tasks, left = (np.unique(codes[part]) for part in (measured, kept))
     if gone := [rows.labels.names[s] for s in np.setdiff1d(tasks, left)]:
-        shown = ", ".join(gone[:SHOWN]) + (" ..." if len(gone) > SHOWN else "")
         notes.append(
-            f"{len(gone)} of {len(tasks)} tasks are left out, as all of their rows are: {shown}"
+            f"{len(gone)} of {len(tasks)} tasks are left out, as all of their rows are: "
+            f"{first_of(gone, SHOWN)}"
         )
     return kept, {**counts, "duplicates": len(copies)}
-
-
-def _no_rows(
-    source: str, rows: int, counts: Mapping[str, int], emptied: Mapping[str, int]
-) -> InputError:
-    why = {
-        "without a task": counts["missing_tasks"],
-        "without a finite output": counts["failed"],
-        **{f"with an empty {name!r}": count for name, count in emptied.items()},
-    }
-    shown = ", ".join(f"{count} {what}" for what, count in why.items() if count)
-    hints: tuple[Hint, ...] = ()
-    if emptied:
-        worst = max(emptied, key=lambda name: emptied[name])
-        hints = (
-            Hint("leave it out", f"exclude=[{worst!r}]", f"--exclude {typed_list((worst,))}"),
-            Hint(
-                "say what was used", f"defaults={{{worst!r}: value}}", f"--default '{worst}=value'"
-            ),
-        )
-    return InputError(f"{source}: none of the {rows} rows can be used: {shown}", *hints)
-
-
-def _comparable(column: Column) -> tuple[NDArray[Any], ...]:
-    """Numbers that are equal where the values are; empty cells are equal, too."""
-    keys = column.keys()
-    return (np.where(column.missing, 0, keys), column.missing) if column.missing.any() else (keys,)
 
 
 def _copies(columns: Sequence[NDArray[Any]], kept: Mask) -> NDArray[np.intp]:
@@ -468,7 +452,8 @@ def _copies(columns: Sequence[NDArray[Any]], kept: Mask) -> NDArray[np.intp]:
     for column in columns:
         # Adding zero makes -0.0 equal to 0.0 in its bits, too.
         bits = (column[rows].astype(np.float64) + 0.0).view(np.uint64)
-        hashes = mix(hashes, bits)
+        hashes = (hashes ^ bits) * np.uint64(0x9E3779B97F4A7C15)
+        hashes ^= hashes >> np.uint64(29)
     ordered = np.sort(hashes)
     repeated = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
     candidates = np.flatnonzero(np.isin(hashes, repeated))

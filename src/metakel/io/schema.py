@@ -257,19 +257,6 @@ class Export:
     bookkeeping: str  # regular expression of columns that say nothing of a configuration
     state: str = ""  # the column that says whether a run is done
 
-    def wrote(self, names: Collection[str]) -> bool:
-        """Whether a table with these columns is one of its own."""
-        return all(any(re.fullmatch(mark, name) for name in names) for mark in self.marks)
-
-    def renamed(self, name: str, asked: Collection[str]) -> str:
-        """A column without the prefix, unless it was asked for with it."""
-        if name in asked:
-            return name
-        short = name.removeprefix(self.parameter)
-        metric = bool(self.metric) and name.startswith(self.metric)
-        wanted = name.removeprefix(self.metric) if metric else ""
-        return wanted if wanted in asked else short
-
 
 EXPORTS = (
     Export(
@@ -314,10 +301,15 @@ def without_prefixes(
 
     Columns that are asked for stay; a table of no known tool stays as it is.
     """
-    export = next((one for one in EXPORTS if one.wrote(columns)), None)
-    if export is None:
+    for export in EXPORTS:
+        if all(any(re.fullmatch(mark, name) for name in columns) for mark in export.marks):
+            break
+    else:
         return dict(columns), ()
-    names = {name: export.renamed(name, asked) for name in columns}
+    names = {name: name for name in columns}
+    for name in columns.keys() - set(asked):
+        metric = name.removeprefix(export.metric)
+        names[name] = metric if metric in asked else name.removeprefix(export.parameter)
     parameters = {new for name, new in names.items() if new != name}  # one may be called number
     kept = {old for old, new in names.items() if new in asked and old not in parameters}
     own = {name for name in columns if re.fullmatch(export.bookkeeping, name)}
