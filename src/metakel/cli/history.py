@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -269,12 +268,12 @@ def _ends(records: Sequence[Record], past: History) -> list[Ends]:
     """What is to be expected of the runs that were stopped early, in each journal."""
     assert past.report is not None
     minimize = past.report.minimize
-    tasks = [TaskCurves(tuple(curves), (), nan) for curves in past.curves.values()]
+    tasks = [TaskCurves.of(curves, (), (), minimize) for curves in past.curves.values()]
     for record in records:
+        whole = [t.note.curve for t in record if t.state == "complete" and t.note.curve]
+        early = [t.note.curve for t in record.stopped]
         values = [trial.value for trial in record.observed if trial.value is not None]
-        whole = tuple(t.note.curve for t in record if t.state == "complete" and t.note.curve)
-        early = tuple(t.note.curve for t in record.stopped)
-        tasks.append(TaskCurves(whole, early, (min if minimize else max)(values, default=nan)))
+        tasks.append(TaskCurves.of(whole, early, values, minimize))
     return expected_ends(tasks, minimize=minimize)[len(past.curves) :]
 
 
@@ -293,20 +292,16 @@ def _task(file: Path, journal: Store, past: History, ends: Ends) -> Task | None:
             f"{file} has the parameters {', '.join(journal.space.names)}; expected those of the "
             f"table, {', '.join(past.space.names)}"
         )
-    done = [trial for trial in journal.run.record.observed if trial.value is not None]
+    record = journal.run.record
+    done = [(trial.point, trial.value) for trial in record.observed if trial.value is not None]
     if not done:
         return None
-    early = [
-        (trial.point, *end)
-        for trial, end in zip(journal.run.record.stopped, ends.stopped, strict=True)
-        if end is not None
-    ]
-    points = [*(trial.point for trial in done), *(point for point, *_ in early)]
-    X = past.space.place(points)
-    y = np.array([*(trial.value for trial in done), *(end for _, end, _ in early)], dtype=float)
-    noise = np.array([*(len(done) * [ends.noise_std]), *(noise for *_, noise in early)])
+    runs = ends.of_runs(done, [trial.point for trial in record.stopped])
+    X = past.space.place([point for point, *_ in runs])
+    y, noise_std = np.array([values for _, *values in runs], dtype=float).T
     name = str(journal.header.get("task") or file.stem)
-    return Task(X, -y if minimize else y, name=name, noise_std=noise if early else None)
+    known = None if np.isnan(noise_std).all() else noise_std
+    return Task(X, -y if minimize else y, name=name, noise_std=known)
 
 
 def _aim(output: str, minimize: bool) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from math import isclose, isfinite, isnan, nan
+from math import isclose, isnan, nan
 from pathlib import Path
 from typing import Any
 
@@ -69,26 +69,27 @@ def read_optuna(source: Any) -> Table:
             f"found no Optuna studies in {source!r}; expected a storage or studies{why}"
         )
     minimize, labels = studies[0].minimize, numbered([study.study_name for study in studies])
-    tasks = [_task_curves(study) for study in studies]
-    runs, taken = list[tuple[str, Mapping[str, Any], float, float]](), 0
-    for label, study, found in zip(
-        labels, studies, expected_ends(tasks, minimize=minimize), strict=True
-    ):
+    tasks = [
+        TaskCurves.of(
+            (curve for params, curve in study.curves if params is None),
+            (curve for params, curve in study.curves if params is not None),
+            (value for _, value in study.rows),
+            minimize,
+        )
+        for study in studies
+    ]
+    runs = list[tuple[str, Mapping[str, Any], float, float]]()
+    found = zip(labels, studies, expected_ends(tasks, minimize=minimize), strict=True)
+    for label, study, ends in found:
         pruned = [params for params, _ in study.curves if params is not None]
-        known = [
-            (label, params, *end)
-            for params, end in zip(pruned, found.stopped, strict=True)
-            if end is not None
-        ]
-        noise_std = found.noise_std if known else nan
-        runs += [(label, params, value, noise_std) for params, value in study.rows] + known
-        taken += len(known)
+        runs += [(label, *run) for run in ends.of_runs(study.rows, pruned)]
+    taken = len(runs) - sum(len(study.rows) for study in studies)
     own = [(label, p) for label, s in zip(labels, studies, strict=True) for p in s.parameters]
     space, notes, conflicts = merge_spaces(own)
     names, metrics = dict.fromkeys(p.name for _, p in own), {s.metric for s in studies} - {""}
     output = metrics.pop() if len(metrics) == 1 else OUTPUT
-    task, output = (f"optuna.{name}" if name in names else name for name in (TASK, output))
-    columns = {task: Column.of([label for label, *_ in runs])}
+    label_of, output = (f"optuna.{name}" if name in names else name for name in (TASK, output))
+    columns = {label_of: Column.of([label for label, *_ in runs])}
     for name in names:
         if name in space.names or name in conflicts:
             columns[name] = Column.of([params.get(name, ABSENT) for _, params, *_ in runs])
@@ -97,27 +98,17 @@ def read_optuna(source: Any) -> Table:
     if noisy:
         columns[NOISE] = Column.of([noise_std for *_, noise_std in runs])
     return Table(
-        "Optuna", columns, task, output, space, minimize,
+        "Optuna", columns, label_of, output, space, minimize,
         failed=sum(study.failed for study in studies) - taken,
         notes=(*notes, *skipped, *_left_out(studies, taken)),
         conflicts=conflicts,
         noise=NOISE if noisy else None,
         curves={
-            study.study_name: found.whole
-            for study, found in zip(studies, tasks, strict=True)
+            study.study_name: task.whole
+            for study, task in zip(studies, tasks, strict=True)
             if study.curves
         },
     )  # fmt: skip
-
-
-def _task_curves(study: RecordedStudy) -> TaskCurves:
-    values = [value for _, value in study.rows if isfinite(value)]
-    best = min if study.minimize else max
-    return TaskCurves(
-        tuple(curve for params, curve in study.curves if params is None),
-        tuple(curve for params, curve in study.curves if params is not None),
-        best(values, default=nan),
-    )
 
 
 def _left_out(studies: Sequence[RecordedStudy], known: int) -> tuple[str, ...]:

@@ -8,10 +8,10 @@ row for every step of a run and are folded to one row for every run.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import inf, isfinite, nan
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from metakel.io.columns import Column
 from metakel.io.schema import Table
 
 NOISE = "metakel.noise"  # a column with what is known of how far ends may be off
+T = TypeVar("T")
 Run = tuple[int, Curve]  # its first row, and its values by step, from 1
 
 
@@ -33,6 +34,18 @@ class TaskCurves:
     stopped: tuple[Curve, ...]  # of the others
     best: float  # value of the task; nan where there is none
 
+    @classmethod
+    def of(
+        cls,
+        whole: Iterable[Curve],
+        stopped: Iterable[Curve],
+        values: Iterable[float],
+        minimize: bool,
+    ) -> TaskCurves:
+        """With the best of the finite values."""
+        best = (min if minimize else max)(filter(isfinite, values), default=nan)
+        return cls(tuple(whole), tuple(stopped), best)
+
 
 @dataclass(frozen=True)
 class Ends:
@@ -41,6 +54,15 @@ class Ends:
     # End and noise of each stopped run; None where nothing can be said of it.
     stopped: tuple[tuple[float, float] | None, ...]
     noise_std: float  # of runs that were made to their end: only ratios of noise count
+
+    def of_runs(
+        self, whole: Iterable[tuple[T, float]], stopped: Iterable[T]
+    ) -> list[tuple[T, float, float]]:
+        """Each run that counts, its value or expected end, and its noise, where ends count."""
+        pairs = zip(stopped, self.stopped, strict=True)
+        early = [(run, *end) for run, end in pairs if end is not None]
+        noise_std = self.noise_std if early else nan
+        return [*((run, value, noise_std) for run, value in whole), *early]
 
 
 def expected_ends(tasks: Sequence[TaskCurves], *, minimize: bool) -> list[Ends]:
@@ -99,21 +121,17 @@ def folded(
         longest = max(max(curve) for _, curve in of)
         whole[task] = [run for run in of if max(run[1]) == longest]
         early[task] = [run for run in of if max(run[1]) < longest]
-        ends = [curve[longest] for _, curve in whole[task] if isfinite(curve[longest])]
-        best = (min if small else max)(ends, default=nan)
-        tasks.append(TaskCurves(_curves(whole[task]), _curves(early[task]), best))
+        values = [curve[longest] for _, curve in whole[task]]
+        made, ended = ([curve for _, curve in part] for part in (whole[task], early[task]))
+        tasks.append(TaskCurves.of(made, ended, values, small))
     rows = dict[int, tuple[float, float]]()  # the end and the noise of each, by their first rows
-    taken = 0
-    for task, found in zip(runs, expected_ends(tasks, minimize=small), strict=True):
-        pairs = zip(early[task], found.stopped, strict=True)
-        known = {row: end for (row, _), end in pairs if end is not None}
-        noise_std = found.noise_std if known else nan
-        rows |= {row: (curve[max(curve)], noise_std) for row, curve in whole[task]} | known
-        taken += len(known)
-    count = sum(map(len, runs.values()))
+    for task, ends in zip(runs, expected_ends(tasks, minimize=small), strict=True):
+        done = [(row, curve[max(curve)]) for row, curve in whole[task]]
+        counted = ends.of_runs(done, [row for row, _ in early[task]])
+        rows |= {row: (end, noise_std) for row, end, noise_std in counted}
+    count, taken = sum(map(len, runs.values())), len(rows) - sum(map(len, whole.values()))
     notes = [f"{count} runs by {step}, {taken} of them stopped early and taken by their ends"]
-    if count > len(rows):
-        lost = count - len(rows)
+    if lost := count - len(rows):
         notes.append(f"{lost} runs that were stopped early are left out: too few went on")
     places = np.array(sorted(rows), dtype=np.intp)
     columns = {
@@ -121,8 +139,8 @@ def folded(
         for name, column in source.columns.items()
         if name not in (step, source.output)
     }
-    ends_, noises = np.array([rows[row] for row in places.tolist()]).T
-    columns[source.output] = Column.of(ends_)
+    values, noises = np.array([rows[row] for row in places.tolist()]).T
+    columns[source.output] = Column.of(values)
     noise = source.noise if np.isnan(noises).all() else NOISE
     if noise == NOISE:
         columns[noise] = Column.of(noises)
@@ -132,12 +150,8 @@ def folded(
         noise=noise,
         notes=(*source.notes, *notes),
         place=lambda i: source.place(int(places[i])),
-        curves={str(task): _curves(of) for task, of in whole.items()},
+        curves={str(t): found.whole for t, found in zip(runs, tasks, strict=True)},
     )
-
-
-def _curves(runs: Sequence[Run]) -> tuple[Curve, ...]:
-    return tuple(curve for _, curve in runs)
 
 
 def _runs(source: Table, step: str, names: Sequence[str]) -> dict[Any, list[Run]]:
