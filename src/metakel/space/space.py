@@ -155,11 +155,9 @@ class Space:
 
         Where a parent has fewer values than here, conditions are about those that it has.
         """
-        chosen = {p.name: p for p in parameters}
-        kept = tuple(c for c in self.conditions if {c.name, c.parent} <= chosen.keys())
-        sums = tuple(total for total in self.sums if set(total.names) <= chosen.keys())
-        if all(chosen[c.parent] == self[c.parent] for c in kept):
-            return Space(tuple(parameters), kept, sums)
+        names = {p.name for p in parameters}
+        sums = tuple(total for total in self.sums if names.issuperset(total.names))
+        kept = [c for c in self.conditions if {c.name, c.parent} <= names]
         return Space(tuple(parameters), sums=sums).conditioned(kept)
 
     def renamed(self, names: Mapping[str, str]) -> Space:
@@ -185,7 +183,7 @@ class Space:
     def summing(self, sums: Sequence[Sum | str]) -> Space:
         """With these sums as well."""
         known = dict.fromkeys([*self.sums, *(Sum.of(said, self.names) for said in sums)])
-        return replace(self, sums=tuple(known)) if len(known) > len(self.sums) else self
+        return replace(self, sums=tuple(known))
 
     def active(self, X: Array) -> dict[str, NDArray[np.bool_]]:
         """(n,) at which points (n, d0) each parameter with a condition is there."""
@@ -244,11 +242,8 @@ class Space:
         """
         found: set[str] = set()
         for c in self.parents_first:
-            known = c.parent in row
-            if c.parent in found or (
-                known and self[c.parent].normalize(row[c.parent]) not in c.values
-            ):
-                found.add(c.name)
+            other = c.parent in row and self[c.parent].normalize(row[c.parent]) not in c.values
+            found |= {c.name} if other or c.parent in found else set()
         return found
 
     def normalize(self, configuration: Row) -> Configuration:
@@ -332,8 +327,7 @@ class Space:
             if not left:
                 raise InputError(f"{name!r} has no choice left; expected to leave one at least")
             chosen[name] = self._only(self[name], left)
-        found = Space(tuple(chosen.values()), sums=self.sums).conditioned(self.conditions)
-        return found.summing(sums)
+        return self.among([*chosen.values()]).summing(sums)
 
     def holding(self, fixed: Row) -> Space:
         """The space in which parents of held parameters have only values with which these exist."""
@@ -351,9 +345,8 @@ class Space:
                 )
             if c.parent not in held and values != parent.choices:
                 chosen[c.parent] = self._only(parent, values)
-        if all(chosen[p.name] is p for p in self.parameters):
-            return self
-        return Space(tuple(chosen.values()), sums=self.sums).conditioned(self.conditions)
+        same = all(chosen[p.name] is p for p in self.parameters)
+        return self if same else self.among([*chosen.values()])
 
     @staticmethod
     def _only(parameter: Parameter, values: tuple[Any, ...]) -> Parameter:
@@ -372,8 +365,7 @@ class Space:
 
     def unlike(self, configuration: Row) -> list[str]:
         """How a configuration that was used differs from those of the space, in words."""
-        known = {p.name: p for p in self.parameters}
-        found = [known[n].unlike(v) for n, v in configuration.items() if n in known]
+        found = [self[n].unlike(v) for n, v in configuration.items() if n in self._by_name]
         found += [total.unlike(configuration) for total in self.sums]
         return [text for text in found if text]
 
@@ -419,18 +411,16 @@ class Space:
         for c in self.parents_first:
             X[:, self.columns[c.name]] = 0.0
             here = np.flatnonzero(self.active(X)[c.name]).tolist()
-            values = [table[c.name][i] if c.name in table else None for i in here]
-            gaps = {i for i, v in zip(here, values, strict=True) if v is None or v != v}
+            given = table[c.name] if c.name in table else [None] * n
+            gaps = [i for i in here if given[i] is None or given[i] != given[i]]
             if lenient:  # with a new choice of its parent nobody knows if it is there
                 parent = self[c.parent]
                 known = parent.choices or c.values
                 new = {i for i in gaps if parent.normalize(table[c.parent][i]) not in known}
-                values = [v for i, v in zip(here, values, strict=True) if i not in new]
-                here = [i for i in here if i not in new]
-                gaps -= new
+                here, gaps = ([i for i in part if i not in new] for part in (here, gaps))
             if gaps:
                 raise InputError(f"parameter {c.name!r} is missing; it is there {c.describe()}")
-            X[here, self.columns[c.name]] = encoded(self[c.name], values)
+            X[here, self.columns[c.name]] = encoded(self[c.name], [given[i] for i in here])
         return X
 
     def decode(self, X: Array) -> list[dict[str, Any]]:
