@@ -302,7 +302,10 @@ def in_short(prior: Prior) -> list[str]:
     lines = [f"parameters: {', '.join(shown)}{more}"]
     lines += [f"always {total}" for total in space.sums[:2]]
     _, better, used = ("", "", *trust(prior))[-3:]
-    lines += [text for text in (used, better and f"{better} {_how_much(prior)}") if text]
+    # On the task in the middle of those that were held out.
+    times = f"{exp(min(prior.heldout.log_score, MOST)):.2g}"
+    worth = f"Held-out values are typically {times} times as likely as without what was learned."
+    lines += [text for text in (used, better and f"{better} {worth}") if text]
     if prior.task_gp is not None:
         lines.append(f"tried first: {space.show(prior.optimizer().ask())}")
     notes = sorted(
@@ -314,12 +317,6 @@ def in_short(prior: Prior) -> list[str]:
     if hidden > 0:
         lines.append(f"{hidden} more note{'s' * (hidden > 1)} and all numbers: metakel show -v")
     return lines
-
-
-def _how_much(prior: Prior) -> str:
-    """What the history is worth, on the task in the middle of those that were held out."""
-    times = exp(min(prior.heldout.log_score, MOST))
-    return f"Held-out values are typically {times:.2g} times as likely as without what was learned."
 
 
 def _briefly(choices: str) -> str:

@@ -18,13 +18,12 @@ from metakel._arrays import Array
 from metakel.errors import Hint, InputError, typed_list
 from metakel.io.cleaning import MOSTLY, odd_values
 from metakel.io.columns import MIN_ROWS, UNNAMED, Column, Mask, TaskLabels, counts_rows
-from metakel.io.relations import with_sums
 from metakel.io.rows import CleanRows, Rows
 from metakel.io.schema import Schema, Table, known_export
 from metakel.io.words import is_bookkeeping, is_metric, is_score, is_time
 from metakel.space import Categorical, Condition, Fixed, Parameter, Space, infer_space
 from metakel.space.configurations import as_number, is_missing
-from metakel.space.infer import DATE, MOST_CATEGORIES
+from metakel.space.infer import DATE, MOST_CATEGORIES, with_sums
 
 # Whole numbers below this are exact as floats.
 EXACT = 2.0**53

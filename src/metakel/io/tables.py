@@ -79,26 +79,22 @@ def read_frame(frame: Any, *, task: str, output: str) -> Table:
 
 def read_parquet(path: str | Path, *, task: str, output: str) -> Table:
     """A Parquet file (needs pyarrow)."""
-    return Table(Path(path).name, _parquet(path), task, output)
-
-
-def _parquet(path: str | Path) -> Columns:
     try:
         import pyarrow  # type: ignore[import-untyped,import-not-found,unused-ignore]
         import pyarrow.parquet as parquet  # type: ignore[import-untyped,import-not-found,unused-ignore]
     except ImportError:
         raise ImportError("Parquet files need pyarrow: pip install pyarrow") from None
-    if not Path(path).exists():
+    place = Path(path)
+    if not place.exists():
         raise InputError(f"there is no file {path}")
     try:
-        files = [path] if Path(path).is_file() else parquet.ParquetDataset(path).files
-        texts = {
-            name for file in files for name in _texts_of(parquet.ParquetFile(file), Path(file))
-        }
+        files = [path] if place.is_file() else parquet.ParquetDataset(path).files
+        texts = {n for file in files for n in _texts_of(parquet.ParquetFile(file), Path(file))}
         # Text stays a dictionary: a long one that is repeated is not unpacked.
-        return _columns(parquet.read_table(path, read_dictionary=sorted(texts)))
+        columns = _columns(parquet.read_table(path, read_dictionary=sorted(texts)))
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{Path(path).name} is no Parquet file, or damaged: {error}") from None
+        raise InputError(f"{place.name} is no Parquet file, or damaged: {error}") from None
+    return Table(place.name, columns, task, output)
 
 
 def _texts_of(file: Any, path: Path) -> list[str]:
@@ -133,7 +129,15 @@ def _columns(frame: Any) -> Columns:
     elif hasattr(frame, "iloc"):  # pandas, by position, as names may be there twice
         pairs = [(n, _from_pandas(frame.iloc[:, i])) for i, n in enumerate(frame.columns)]
     elif hasattr(frame, "get_columns"):  # Polars
-        pairs = [(series.name, _from_polars(series)) for series in frame.get_columns()]
+        pairs = [
+            (
+                s.name,
+                Column.of(
+                    s.to_numpy() if s.dtype.is_numeric() and not s.null_count() else s.to_list()
+                ),
+            )
+            for s in frame.get_columns()
+        ]
     elif hasattr(frame, "column_names"):  # Arrow
         pairs = zip(frame.column_names, map(_from_arrow, frame.columns), strict=True)
     else:
@@ -165,11 +169,6 @@ def _from_pandas(series: Any) -> Column:
         codes = np.where(codes < 0, len(levels), codes)  # -1 where one is missing
         return Column.of_levels(codes, [*levels.tolist(), float("nan")])
     return Column.of(series.tolist())
-
-
-def _from_polars(series: Any) -> Column:
-    numbers = series.dtype.is_numeric() and not series.null_count()
-    return Column.of(series.to_numpy() if numbers else series.to_list())
 
 
 def _from_arrow(chunks: Any) -> Column:
@@ -285,7 +284,19 @@ def join_tables(sources: Sequence[Table]) -> Table:
         if source.space is not None:
             raise InputError(f"{source.name} is not a table; expected tables to read together")
     sizes = [len(source.columns[source.task]) for source in sources]
-    tables, notes = _labeled(sources)
+    tables = [source.columns for source in sources]
+    labels = [source.columns[source.task].tolist() for source in sources]
+    times = Counter(label for own in labels for label in dict.fromkeys(own))
+    twice = [label for label, n in times.items() if n > 1 and label is not None]
+    notes = []
+    if twice and len({frozenset(table) for table in tables}) > 1:
+        for k, (source, own) in enumerate(zip(sources, labels, strict=True)):
+            marked = [f"{v} ({source.name}, {k + 1})" if v in twice else v for v in own]
+            tables[k] = {**source.columns, source.task: Column.of(marked)}
+        notes.append(
+            f"{len(twice)} tasks are in several tables that record other columns (e.g. "
+            f"{twice[0]!r}): taken as one task in each"
+        )
     columns = {
         name: Column.joined(
             [
@@ -312,22 +323,3 @@ def join_tables(sources: Sequence[Table]) -> Table:
         noise=next((source.noise for source in sources if source.noise), None),
         curves={name: curves for source in sources for name, curves in source.curves.items()},
     )
-
-
-def _labeled(sources: Sequence[Table]) -> tuple[list[Columns], list[str]]:
-    """The tables with labels that name one task each, and notes on those that did not."""
-    tables = [source.columns for source in sources]
-    labels = [source.columns[source.task].tolist() for source in sources]
-    times = Counter(label for found in labels for label in dict.fromkeys(found))
-    twice = [label for label, n in times.items() if n > 1 and label is not None]
-    if not twice or len({frozenset(table) for table in tables}) == 1:
-        return tables, []
-    renamed = []
-    for number, (source, found) in enumerate(zip(sources, labels, strict=True), start=1):
-        shown = [f"{v} ({source.name}, {number})" if v in twice else v for v in found]
-        renamed.append({**source.columns, source.task: Column.of(shown)})
-    note = (
-        f"{len(twice)} tasks are in several tables that record other columns (e.g. {twice[0]!r}): "
-        "taken as one task in each"
-    )
-    return renamed, [note]
