@@ -152,11 +152,9 @@ class Studies:
         for name in self.names or ():
             if not any(fnmatchcase(study, name) for study in known):
                 raise InputError(f"no study {name!r}; found {', '.join(known[:10])}")
-        return [
-            study
-            for study in found
-            if self.names is None or any(fnmatchcase(study.study_name, n) for n in self.names)
-        ]
+        if self.names is None:
+            return found
+        return [s for s in found if any(fnmatchcase(s.study_name, name) for name in self.names)]
 
     def wants(self, study: Any) -> bool:
         """Whether to learn from a study; an error of ``where`` is about this one."""
@@ -164,15 +162,6 @@ class Studies:
             return self.where is None or bool(self.where(study))
         except Exception as error:  # whatever a function of the user's own raises
             raise InputError(f"where raised {error!r}") from error
-
-    def check_renamed(self, records: Sequence[RecordedStudy]) -> None:
-        """Refuse new names of parameters that no study has."""
-        known = {p.name for record in records for p in record.parameters}
-        for old in self.rename if records else ():
-            if old not in known:
-                raise InputError(
-                    f"rename has {old!r}, which no study has; found {first_of(sorted(known))}"
-                )
 
 
 def recorded_studies(source: Any) -> tuple[list[RecordedStudy], list[str]]:
@@ -183,16 +172,21 @@ def recorded_studies(source: Any) -> tuple[list[RecordedStudy], list[str]]:
     chosen = source if isinstance(source, Studies) else Studies(source)
     if not isinstance(chosen.rename, Mapping):
         raise InputError(f"rename is {chosen.rename!r}; expected a dict of new names by old ones")
-    as_they_are, records, skipped = list[RecordedStudy](), list[RecordedStudy](), list[str]()
+    records, skipped, names, read = list[RecordedStudy](), list[str](), set[str](), False
     for study in chosen.load():
         try:
             if chosen.wants(study):
                 with _storage_errors("it"):
-                    as_they_are.append(_record(study))
-                records.append(_renamed(as_they_are[-1], chosen.rename))
+                    record = _record(study)
+                read, names = True, names | {p.name for p in record.parameters}
+                records.append(_renamed(record, chosen.rename))
         except InputError as error:
             skipped.append(f"study {study.study_name!r} is left out: {error.message}")
-    chosen.check_renamed(as_they_are)
+    for old in chosen.rename if read else ():
+        if old not in names:
+            raise InputError(
+                f"rename has {old!r}, which no study has; found {first_of(sorted(names))}"
+            )
     fitting = [record for record in records if record.rows and record.parameters]
     down = sum(2 * record.minimize - 1 for record in fitting)
     if fitting and down == 0:
