@@ -11,8 +11,8 @@ import pytest
 from metakel import InputError, learn_prior
 from metakel.data import History
 from metakel.integrations.optuna import MetaKelSampler, Studies
-from metakel.io.merge import merge_parameter
 from metakel.space import Categorical, Condition, Fixed, Float, Integer, Ordinal
+from metakel.space.infer import merge_parameter
 
 optuna = pytest.importorskip("optuna")
 optuna.logging.set_verbosity(optuna.logging.ERROR)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from metakel import History
-from metakel.io import relations
+from metakel.io import rows
 
 ROWS = 24
 
@@ -46,6 +46,6 @@ def calls(make, columns: int) -> int:
 
 @pytest.mark.parametrize("make", [numbers, choices, holes])
 def test_twice_the_columns_are_twice_the_work(make, monkeypatch):
-    monkeypatch.setattr(relations, "MOST_PARENTS", 5, raising=False)
+    monkeypatch.setattr(rows, "MOST_PARENTS", 5)
     _, some, twice, four_times = (calls(make, n) for n in (5, 50, 100, 200))  # the first imports
     assert four_times - twice < 2.2 * (twice - some)

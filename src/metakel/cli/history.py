@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
-from math import nan
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,9 @@ import numpy as np
 import typer
 
 from metakel.data import History, Task
-from metakel.data.merge import with_choices
-from metakel.errors import InputError, MetaKelError
+from metakel.data.history import with_choices
+from metakel.errors import InputError
 from metakel.io import (
-    Roles,
     Schema,
     Table,
     csv_columns,
@@ -32,30 +32,13 @@ from metakel.io import (
 from metakel.io.optuna import Studies
 from metakel.io.schema import without_prefixes
 from metakel.io.stopped import Ends, TaskCurves, expected_ends
-from metakel.io.table_files import WORKBOOKS
+from metakel.io.tables import kind_of
 from metakel.optimize.record import Record
 from metakel.space import Space
 from metakel.tuner import Store
 
 ENDINGS = (".jsonl", ".journal")
-
-
-KINDS = {
-    "workbook": WORKBOOKS,
-    "JSON": (".json", ".jsonl", ".ndjson"),  # a run in every line, or all in a list
-    "Parquet": (".parquet", ".pq"),
-}
-
-
-def kind_of(path: str | Path) -> str:
-    """What a file is, by the end of its name: one of `KINDS`, or text."""
-    name = str(path).lower()
-    return next((kind for kind, ends in KINDS.items() if name.endswith(ends)), "text")
-
-
-def is_workbook(path: str | Path) -> bool:
-    """Whether it is an Excel workbook."""
-    return kind_of(path) == "workbook"
+LISTS = ("inputs", "exclude")  # options of which one text may name several columns
 
 
 def table_columns(
@@ -81,133 +64,120 @@ def table_columns(
 
 
 @dataclass(frozen=True)
-class HistoryOptions:
+class PastRuns:
     """Where past runs are and how they are read, as they were typed.
 
-    ``recorded`` are outputs of which records are kept; ``space`` is a TOML file, or the space.
+    ``recorded`` are outputs of which records are kept; ``options`` are those of
+    `History.from_frame`, with a TOML file for the space.
     """
 
     sources: Sequence[str]
-    roles: Roles
+    task: str = ""
+    output: str = ""
     recorded: Sequence[str] = ()
-    minimize: bool | None = None
-    inputs: Sequence[str] | None = None
-    exclude: Sequence[str] = ()
-    log: Sequence[str] | None = None
-    defaults: Sequence[str] = ()
-    categories: Sequence[str] = ()
-    space: Path | Space | None = None
-    extrapolate: bool = False
+    step: str | None = None
     delimiter: str | None = None
-    sheets: Sequence[str] | None = None
-    sums: Sequence[str] | None = None
-    rename: Sequence[str] | None = None
+    sheets: Sequence[str] = ()
+    rename: Sequence[str] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
-    def others(self) -> list[str]:
-        """Recorded outputs beside the one that is optimised."""
-        return [name for name in self.recorded if name != self.roles.output]
-
-    def check(self) -> None:
-        """Refuse options that do not go together."""
+    def __post_init__(self) -> None:
+        """Options that do not go together are refused."""
+        said = self.options.get
         storage = next((source for source in self.sources if is_storage(source)), "")
         if storage and len(self.sources) > 1:
             raise typer.BadParameter(
                 f"{storage} beside other files; expected files, or one storage"
             )
-        said = {
-            "--task": self.roles.task,
-            "--output": self.roles.output,
+        typed = {
+            "--task": self.task,
+            "--output": self.output,
             "--limit-output": self.recorded,
-            "--log": self.log,
-            "--space": self.space,
-            "--category": self.categories,
-            "--status": self.roles.status,
-            "--noise-column": self.roles.noise,
+            "--log": said("log"),
+            "--space": said("space"),
+            "--category": said("categories"),
+            "--status": said("status"),
+            "--noise-column": said("noise"),
             "--delimiter": self.delimiter,
             "--sheet": self.sheets,
-            "--step": self.roles.step,
-            "--minimize": self.minimize is True,
-            "--maximize": self.minimize is False,
+            "--step": self.step,
+            "--minimize": said("minimize") is True,
+            "--maximize": said("minimize") is False,
         }
-        given = ", ".join(name for name, value in said.items() if value)
+        given = ", ".join(name for name, value in typed.items() if value)
         if storage and given:
             raise typer.BadParameter(f"{given} beside {storage}: the studies themselves say this")
-        space = self.space
-        if space is not None and self.log:
+        space = said("space")
+        if space is not None and said("log"):
             raise typer.BadParameter(
                 f"--log beside --space: {space} says which scales are log scales"
             )
-        if space is not None and self.categories:
+        if space is not None and said("categories"):
             raise typer.BadParameter(f"--category beside --space: {space} says what columns hold")
-        if self.extrapolate and space is None:
+        if space is None and said("extrapolate"):
             raise typer.BadParameter(
                 "--extrapolate without --space: there are no ranges to go beyond"
             )
 
+    @property
+    def others(self) -> list[str]:
+        """Recorded outputs beside the one that is optimised."""
+        return [name for name in self.recorded if name != self.output]
+
     def read(self) -> History:
         """The history in files or in an Optuna storage."""
-        options = self._options()
         if is_storage(self.sources[0]):
-            said = {k: v for k, v in options.items() if v}
-            return _read_storage(self.sources[0], self._renames, said)
-        sources, options = self._files({"minimize": self.minimize, **options})
-        return History.from_table(sources, step=self.roles.step, **options)
+            said = {name: value for name, value in self.options.items() if value}
+            return History.from_optuna(Studies(self.sources[0], rename=self._renames), **said)
+        sources, options = self._tables()
+        return History.from_table(sources, step=self.step, **options)
 
     def propose(self) -> Schema:
         """What the files say, with what is guessed of it."""
-        sources, options = self._files({"minimize": self.minimize, **self._options()})
+        sources, options = self._tables()
         return propose(join_tables(sources), **options)
-
-    def _options(self) -> dict[str, Any]:
-        options: dict[str, Any] = {
-            "inputs": self.inputs,
-            "exclude": [*self.exclude, *self.others],
-            "log": self.log,
-            "categories": self.categories,
-            "status": self.roles.status,
-            "noise": self.roles.noise,
-            "extrapolate": self.extrapolate,
-            "defaults": dict(_default(text) for text in self.defaults),
-        }
-        if self.sums:
-            options["sums"] = [] if list(self.sums) == ["none"] else self.sums
-        if self.space is not None:
-            given = self.space
-            options["space"] = Space.from_toml(given) if isinstance(given, Path) else given
-        return options
 
     def read_other(self, output: str, space: Space | None) -> History:
         """The same runs with another output, at the parameters that were found."""
-        roles = replace(self.roles, output=output, status=None, noise=None)
-        return HistoryOptions(
-            self.sources, roles, minimize=False, defaults=self.defaults, space=space,
-            extrapolate=self.extrapolate, delimiter=self.delimiter, sheets=self.sheets,
-            rename=self.rename,
-        ).read()  # fmt: skip
+        options = {name: self.options.get(name) for name in ("defaults", "extrapolate")}
+        options |= {"minimize": False, "space": space}
+        return replace(self, output=output, recorded=(), options=options).read()
 
-    def _files(self, options: dict[str, Any]) -> tuple[list[Table], dict[str, Any]]:
-        lists = ("inputs", "exclude")
-        several = any("," in name for key in lists for name in options[key] or ())
-        columns: dict[str, Any] = {}
-        lacking = several or not (self.roles.task and self.roles.output)
-        for source in self.sources if lacking else ():
-            columns |= table_columns(source, self.delimiter, self._first_sheet, self.roles.names)
-        columns = {self._renames.get(name, name): cells for name, cells in columns.items()}
-        if self._several_sheets and self.roles.output and not self.roles.task:
-            return replace(self, roles=replace(self.roles, task="sheet"))._files(options)
-        if not self.roles.task or not self.roles.output:
-            raise typer.BadParameter(_which(columns, self.roles.task, self.roles.output))
-        if several:
-            for key in lists:
-                if options[key]:
-                    options[key] = [name for text in options[key] for name in _names(text, columns)]
-        found = [part for source in self.sources for part in self._read_file(source)]
+    def _tables(self) -> tuple[list[Table], dict[str, Any]]:
+        """The files, and options with one name in every text."""
+        options = {**self.options, "exclude": [*self.options.get("exclude", ()), *self.others]}
+        if isinstance(options.get("space"), Path):
+            options["space"] = Space.from_toml(options["space"])
+        several = any("," in name for key in LISTS for name in options.get(key) or ())
+        task = self.task or ("sheet" if self._several_sheets and self.output else "")
+        if several or not task or not self.output:
+            named = (task, self.output, options.get("status"), options.get("noise"))
+            having = [name for name in named if name]
+            columns = {
+                self._renames.get(name, name): None
+                for source in self.sources
+                for name in table_columns(source, self.delimiter, self._first_sheet, having)
+            }
+            if not task or not self.output:
+                asked = {
+                    "--task COLUMN (which names the past task)": task,
+                    "--output COLUMN (which was measured)": self.output,
+                }
+                lacking = " and ".join(option for option, given in asked.items() if not given)
+                raise typer.BadParameter(f"say {lacking}; the columns are: {', '.join(columns)}")
+            for key in LISTS:
+                if options.get(key):  # a column may have a comma in its name
+                    options[key] = [
+                        name.strip()
+                        for text in options[key]
+                        for name in ([text] if text in columns else text.split(","))
+                    ]
+        found = [part for source in self.sources for part in self._read_file(source, task)]
         return renamed(found, self._renames), options
 
     @property
     def _renames(self) -> dict[str, str]:
-        pairs = [text.partition("=") for text in self.rename or ()]
+        pairs = [text.partition("=") for text in self.rename]
         for old, equals, new in pairs:
             if not old or not equals or not new:
                 raise InputError(f"--rename {old}{equals}{new}; expected old=new")
@@ -215,23 +185,22 @@ class HistoryOptions:
 
     @property
     def _several_sheets(self) -> bool:
-        sheets = self.sheets or ()
-        return len(sheets) > 1 or "*" in sheets
+        return len(self.sheets) > 1 or "*" in self.sheets
 
     @property
     def _first_sheet(self) -> str | None:
         one = self.sheets[0] if self.sheets else None
         return None if one == "*" else one
 
-    def _read_file(self, source: str) -> list[Table]:
+    def _read_file(self, source: str, task: str) -> list[Table]:
         """A table, or several sheets of a workbook."""
-        columns, kind = {"task": self.roles.task, "output": self.roles.output}, kind_of(source)
+        columns, kind = {"task": task, "output": self.output}, kind_of(source)
         if kind != "text" and self.delimiter is not None:
             raise typer.BadParameter(f"--delimiter beside {source}: only text has one")
         if kind != "workbook" and self._first_sheet is not None:
             raise typer.BadParameter(f"--sheet beside {source}: only workbooks (.xlsx) have sheets")
         if kind == "workbook" and self._several_sheets:
-            return read_sheets(source, sheets=self.sheets or (), **columns)
+            return read_sheets(source, sheets=self.sheets, **columns)
         if kind == "workbook":
             return [read_excel(source, sheet=self._first_sheet, **columns)]
         if kind == "text":
@@ -244,39 +213,14 @@ def is_storage(source: str) -> bool:
     return "://" in source
 
 
-def _read_storage(url: str, rename: dict[str, str], options: dict[str, Any]) -> History:
-    try:
-        return History.from_optuna(Studies(url, rename=rename), **options)
-    except (MetaKelError, ImportError):
-        raise
-    except Exception as error:  # of SQLAlchemy, a driver, or Optuna: whatever they raise
-        reason = str(error).partition("\n")[0]
-        raise InputError(f"{url} cannot be read as a storage of Optuna: {reason}") from error
-
-
-def _names(text: str, columns: Collection[str]) -> list[str]:
-    """The columns that ``a,b`` names, unless one has that very name."""
-    return [text] if text in columns else [name.strip() for name in text.split(",")]
-
-
-def _which(columns: Collection[str], task: str, output: str) -> str:
-    options = {
-        "--task COLUMN (which names the past task)": task,
-        "--output COLUMN (which was measured)": output,
-    }
-    lacking = " and ".join(option for option, given in options.items() if not given)
-    return f"say {lacking}; the columns are: {', '.join(columns)}"
-
-
-def _default(text: str) -> tuple[str, Any]:
+def read_default(text: str) -> tuple[str, Any]:
+    """The name and the value of ``name=value``, a number where it is one."""
     name, equals, value = text.partition("=")
     if not equals:
         raise InputError(f"--default {text!r}; expected name=value")
     for kind in (int, float):
-        try:
+        with suppress(ValueError):
             return name, kind(value)
-        except ValueError:
-            continue
     return name, value
 
 
@@ -285,34 +229,25 @@ def _default(text: str) -> tuple[str, Any]:
 
 def with_journals(past: History, paths: Sequence[Path]) -> tuple[History, str]:
     """The history with one task more for every journal that has values, and what was added."""
-    files = list(dict.fromkeys(file.resolve() for path in paths for file in _files(path)))
+    files = dict.fromkeys(file.resolve() for path in paths for file in _files(path))
     journals = {file: Store.open(file) for file in files}
-    used = [trial.point for journal in journals.values() for trial in journal.run.record.observed]
-    past = with_choices(past, used)
-    ends = _ends([journal.run.record for journal in journals.values()], past)
-    found = [
-        (file, _task(file, journal, past, of))
-        for (file, journal), of in zip(journals.items(), ends, strict=True)
-    ]
-    new = tuple(task for _, task in found if task is not None)
-    known = {task.name for task in past}
-    for task in new:
-        if task.name in known:
-            raise InputError(
-                f"there are two tasks named {task.name!r}; expected another name in the table, or "
-                "another name of the journal"
-            )
-        known.add(task.name)
-    runs = sum(task.n for task in new)
-    empty = [file.name for file, task in found if task is None]
-    parts = [f"{len(new)} tasks with {runs} runs added from journals"]
-    early = sum(end is not None for of in ends for end in of.stopped)
-    if early:
+    records = {file: journal.run.record for file, journal in journals.items()}
+    past = with_choices(past, [trial.point for r in records.values() for trial in r.observed])
+    ends = dict(zip(journals, _ends(list(records.values()), past), strict=True))
+    found = {file: _task(file, journal, past, ends[file]) for file, journal in journals.items()}
+    new = [task for task in found.values() if task is not None]
+    times = Counter(task.name for task in (*past, *new))
+    if twice := [task.name for task in new if times[task.name] > 1]:
+        raise InputError(
+            f"there are two tasks named {twice[0]!r}; expected another name in the table, or "
+            "another name of the journal"
+        )
+    parts = [f"{len(new)} tasks with {sum(task.n for task in new)} runs added from journals"]
+    if early := sum(end is not None for of in ends.values() for end in of.stopped):
         parts.append(f"{early} of the runs were stopped early and count by their expected ends")
-    if empty:
+    if empty := [file.name for file, task in found.items() if task is None]:
         parts.append(f"without a value: {', '.join(empty)}")
-    waiting = [file.name for file, journal in journals.items() if journal.run.record.pending]
-    if waiting:
+    if waiting := [file.name for file, record in records.items() if record.pending]:
         parts.append(
             f"with results still to come: {', '.join(waiting)} (to go on with these runs, keep the "
             "prior that they began with)"
@@ -333,12 +268,12 @@ def _ends(records: Sequence[Record], past: History) -> list[Ends]:
     """What is to be expected of the runs that were stopped early, in each journal."""
     assert past.report is not None
     minimize = past.report.minimize
-    tasks = [TaskCurves(tuple(curves), (), nan) for curves in past.curves.values()]
+    tasks = [TaskCurves.of(curves, (), (), minimize) for curves in past.curves.values()]
     for record in records:
+        whole = [t.note.curve for t in record if t.state == "complete" and t.note.curve]
+        early = [t.note.curve for t in record.stopped]
         values = [trial.value for trial in record.observed if trial.value is not None]
-        whole = tuple(t.note.curve for t in record if t.state == "complete" and t.note.curve)
-        early = tuple(t.note.curve for t in record.stopped)
-        tasks.append(TaskCurves(whole, early, (min if minimize else max)(values, default=nan)))
+        tasks.append(TaskCurves.of(whole, early, values, minimize))
     return expected_ends(tasks, minimize=minimize)[len(past.curves) :]
 
 
@@ -357,20 +292,16 @@ def _task(file: Path, journal: Store, past: History, ends: Ends) -> Task | None:
             f"{file} has the parameters {', '.join(journal.space.names)}; expected those of the "
             f"table, {', '.join(past.space.names)}"
         )
-    done = [trial for trial in journal.run.record.observed if trial.value is not None]
+    record = journal.run.record
+    done = [(trial.point, trial.value) for trial in record.observed if trial.value is not None]
     if not done:
         return None
-    early = [
-        (trial.point, *end)
-        for trial, end in zip(journal.run.record.stopped, ends.stopped, strict=True)
-        if end is not None
-    ]
-    points = [*(trial.point for trial in done), *(point for point, *_ in early)]
-    X = past.space.place(points)
-    y = np.array([*(trial.value for trial in done), *(end for _, end, _ in early)], dtype=float)
-    noise = np.array([*(len(done) * [ends.noise_std]), *(noise for *_, noise in early)])
+    runs = ends.of_runs(done, [trial.point for trial in record.stopped])
+    X = past.space.place([point for point, *_ in runs])
+    y, noise_std = np.array([values for _, *values in runs], dtype=float).T
     name = str(journal.header.get("task") or file.stem)
-    return Task(X, -y if minimize else y, name=name, noise_std=noise if early else None)
+    known = None if np.isnan(noise_std).all() else noise_std
+    return Task(X, -y if minimize else y, name=name, noise_std=known)
 
 
 def _aim(output: str, minimize: bool) -> str:

@@ -14,7 +14,7 @@ import typer
 
 from metakel._files import writing
 from metakel.cli.console import Json, at_terminal, emit, note, refuse_overwriting, say
-from metakel.cli.history import HistoryOptions, with_journals
+from metakel.cli.history import PastRuns, read_default, with_journals
 from metakel.cli.options import (
     Delimiter,
     Minimize,
@@ -29,7 +29,7 @@ from metakel.cli.safe import AlsoRecorded, Noise
 from metakel.curves import CurveModel
 from metakel.data import History
 from metakel.errors import InputError, typed_list
-from metakel.io import Roles, Schema
+from metakel.io import Schema
 from metakel.priors import Prior, learn_outputs, learn_prior
 from metakel.priors.summary import trust
 from metakel.space.configurations import is_numeric
@@ -58,14 +58,14 @@ def look(
     With --json: command, parameters (name and description of each), notes and doubtful, the
     columns that may be parameters after all, each with what speaks against it.
     """
-    options = HistoryOptions(
-        history, Roles(task, output), minimize=minimize, exclude=exclude or (), delimiter=delimiter,
-        sheets=sheet, rename=rename,
+    options = {"minimize": minimize, "exclude": exclude or ()}
+    runs = PastRuns(
+        history, task, output, delimiter=delimiter, sheets=sheet or (), rename=rename or (),
+        options=options,
     )  # fmt: skip
-    options.check()
-    schema = options.propose()
+    schema = runs.propose()
     assert schema.space is not None
-    command = shlex.join(["metakel", "learn", *history, *_as_options(schema, options)])
+    command = shlex.join(["metakel", "learn", *history, *_as_options(schema, runs)])
     if json:
         found = {p.name: p.describe() for p in schema.space.parameters}
         more = {"notes": list(schema.notes), "doubtful": dict(schema.doubtful)}
@@ -79,7 +79,7 @@ def look(
         note(f"note: {text}")
 
 
-def _as_options(schema: Schema, typed: HistoryOptions) -> list[str]:
+def _as_options(schema: Schema, typed: PastRuns) -> list[str]:
     """The schema in the words of `metakel learn`, beside how its files are read."""
     assert schema.space is not None
     words = ["--task", schema.roles.task, "--output", schema.roles.output]
@@ -92,8 +92,8 @@ def _as_options(schema: Schema, typed: HistoryOptions) -> list[str]:
         if len(p.choices) > 1 and all(map(is_numeric, p.choices)):
             words += ["--category", p.name]
     words += [word for total in schema.space.sums for word in ("--sum", str(total))]
-    words += [word for name in typed.sheets or () for word in ("--sheet", name)]
-    words += [word for text in typed.rename or () for word in ("--rename", text)]
+    words += [word for name in typed.sheets for word in ("--sheet", name)]
+    words += [word for text in typed.rename for word in ("--rename", text)]
     said = {"--status": schema.roles.status, "--delimiter": typed.delimiter}
     return [*words, *(word for name, v in said.items() if v is not None for word in (name, v))]
 
@@ -196,19 +196,30 @@ def learn(
     if not history:
         raise typer.BadParameter("say which files hold past runs")
     recorded = [name.strip() for text in also or () for name in text.split(",")]
-    runs = HistoryOptions(
-        history, Roles(task, output, status, noise_column, step), recorded, minimize, inputs,
-        exclude or (), log, defaults or (), categories or (), space, extrapolate, delimiter, sheet,
-        sums, rename,
-    )  # fmt: skip
-    runs.check()
+    options = {
+        "minimize": minimize,
+        "inputs": inputs,
+        "exclude": exclude or (),
+        "log": log,
+        "defaults": dict(map(read_default, defaults or ())),
+        "categories": categories or (),
+        "status": status,
+        "noise": noise_column,
+        "space": space,
+        "sums": [] if sums == ["none"] else sums or None,
+        "extrapolate": extrapolate,
+    }
+    runs = PastRuns(
+        history, task, output, recorded, step, delimiter, sheet or (), rename or (), options
+    )
     if noise and not also:
         raise typer.BadParameter("--noise without --limit-output: nothing else needs it")
     refuse_overwriting(out, *history, space)
     past = runs.read()
     taken = [] if json else _ask_about(past)
     if taken and past.report is not None:
-        past = replace(runs, inputs=[*past.report.inputs, *taken]).read()
+        named = [*past.report.inputs, *taken]
+        past = replace(runs, options={**options, "inputs": named}).read()
     table = past
     if journals:
         past, added = with_journals(past, journals)
@@ -291,7 +302,10 @@ def in_short(prior: Prior) -> list[str]:
     lines = [f"parameters: {', '.join(shown)}{more}"]
     lines += [f"always {total}" for total in space.sums[:2]]
     _, better, used = ("", "", *trust(prior))[-3:]
-    lines += [text for text in (used, better and f"{better} {_how_much(prior)}") if text]
+    # On the task in the middle of those that were held out.
+    times = f"{exp(min(prior.heldout.log_score, MOST)):.2g}"
+    worth = f"Held-out values are typically {times} times as likely as without what was learned."
+    lines += [text for text in (used, better and f"{better} {worth}") if text]
     if prior.task_gp is not None:
         lines.append(f"tried first: {space.show(prior.optimizer().ask())}")
     notes = sorted(
@@ -303,12 +317,6 @@ def in_short(prior: Prior) -> list[str]:
     if hidden > 0:
         lines.append(f"{hidden} more note{'s' * (hidden > 1)} and all numbers: metakel show -v")
     return lines
-
-
-def _how_much(prior: Prior) -> str:
-    """What the history is worth, on the task in the middle of those that were held out."""
-    times = exp(min(prior.heldout.log_score, MOST))
-    return f"Held-out values are typically {times:.2g} times as likely as without what was learned."
 
 
 def _briefly(choices: str) -> str:

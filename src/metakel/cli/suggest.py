@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from metakel.cli.console import Json, emit, grid, note
-from metakel.cli.history import is_workbook, table_columns
+from metakel.cli.history import table_columns
 from metakel.cli.options import (
     AcceptAlarm,
     CandidatesPath,
@@ -37,6 +37,7 @@ from metakel.confidence import Alarm
 from metakel.errors import Hint, InputError, first_of
 from metakel.io.cleaning import normalized
 from metakel.io.excel import read_sheet
+from metakel.io.tables import kind_of
 from metakel.io.words import LEFT_OUT, MISSING, NOT_DONE, UNFINISHED
 from metakel.library import as_prior, spelled
 from metakel.optimize import Reasons, Trial
@@ -122,7 +123,7 @@ def suggest(
         )
         _show_rows(known, table, found, as_json=json, brief=count > 1)
         return
-    if sheet is not None and not any(is_workbook(p) for p in (observed, candidates) if p):
+    if sheet is not None and not any(kind_of(p) == "workbook" for p in (observed, candidates) if p):
         raise typer.BadParameter("--sheet without --table: there is no workbook to read")
     tuner = open_tuner(
         source, journal, fix=fix, task=task, same_task=same_task, observed=observed, sheet=sheet,
@@ -275,7 +276,7 @@ def _add_observed(tuner: Tuner, path: Path, sheet: str | None, confirm: bool | N
     """
     output, others = tuner.output, tuner.source.others
     names = columns_of(tuner)
-    if is_workbook(path):
+    if kind_of(path) == "workbook":
         sheet = read_sheet(path, sheet, having=names).sheet
         if sheet in tuner.source.tasks:
             note(COUNTS_TWICE.format(f"the sheet {sheet!r} of {path.name}"))

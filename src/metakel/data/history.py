@@ -18,9 +18,11 @@ from metakel.errors import InputError, ShapeError, first_of
 from metakel.io.columns import grouped
 from metakel.io.optuna import Studies
 from metakel.io.propose import proposal
-from metakel.io.read import assemble
-from metakel.space import Space
-from metakel.space.configurations import distinct, is_missing
+from metakel.space import Categorical, Condition, Parameter, Space
+from metakel.space.configurations import Row, distinct, is_missing
+from metakel.space.infer import merge_spaces
+
+Paths = str | Path | Sequence[str | Path]
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,14 +56,12 @@ class Task:
         y = as_values(self.y, X.shape[0], self.name)
         failed = np.empty((0, X.shape[1])) if self.failed is None else self.failed
         failed = as_numbers(f"{self.name}: failed", failed, (None, X.shape[1]))
+        arrays = {"X": X, "y": y, "failed": failed}
         if self.noise_std is not None:
-            object.__setattr__(self, "noise_std", _noise_levels(self.noise_std, y, self.name))
-        for points in (X, failed):
-            points.setflags(write=False)
-        y.setflags(write=False)
-        object.__setattr__(self, "X", X)
-        object.__setattr__(self, "y", y)
-        object.__setattr__(self, "failed", failed)
+            arrays["noise_std"] = _noise_levels(self.noise_std, y, self.name)
+        for name, values in arrays.items():
+            values.setflags(write=False)
+            object.__setattr__(self, name, values)
 
     @property
     def n(self) -> int:
@@ -84,7 +84,6 @@ def _noise_levels(noise_std: Array, y: Array, name: str) -> Array:
     wrong = (found < 0) | np.isinf(found)
     if wrong.any():
         raise InputError(f"{name}: noise_std holds {found[wrong][0]}; expected numbers >= 0 or nan")
-    found.setflags(write=False)
     return found
 
 
@@ -205,7 +204,7 @@ class History:
     @classmethod
     def from_csv(
         cls,
-        path: str | Path | Sequence[str | Path],
+        path: Paths,
         *,
         task: str,
         output: str,
@@ -216,16 +215,13 @@ class History:
 
         Without a ``delimiter``, the header says whether it is a comma, a semicolon or a tab.
         """
-        found = [
-            io.read_csv(file, task=task, output=output, delimiter=delimiter)
-            for file in _paths(path)
-        ]
-        return cls.from_table(found, **options)
+        names: dict[str, Any] = {"task": task, "output": output, "delimiter": delimiter}
+        return cls.from_table([io.read_csv(file, **names) for file in _paths(path)], **options)
 
     @classmethod
     def from_excel(
         cls,
-        path: str | Path | Sequence[str | Path],
+        path: Paths,
         *,
         task: str,
         output: str,
@@ -235,31 +231,26 @@ class History:
         """Rows of Excel workbooks (needs openpyxl); options as for `from_frame`.
 
         Without a ``sheet``, the first one with these columns is read, and the report names the
-        others.
-        Of several sheets, or ``"*"`` for all with the output, each without a column of tasks is one
-        task.
+        others. Of several sheets, or ``"*"`` for all with the output, each without a column of
+        tasks is one task.
         """
         sheets = [sheet] if isinstance(sheet, str) else sheet
-        found: list[io.Table] = []
-        for file in _paths(path):
-            if sheets is None:
-                found.append(io.read_excel(file, task=task, output=output))
-            else:
-                found += io.read_sheets(file, task=task, output=output, sheets=sheets)
-        return cls.from_table(found, **options)
+        found = (
+            [io.read_excel(file, task=task, output=output)]
+            if sheets is None
+            else io.read_sheets(file, task=task, output=output, sheets=sheets)
+            for file in _paths(path)
+        )
+        return cls.from_table([table for several in found for table in several], **options)
 
     @classmethod
-    def from_jsonl(
-        cls, path: str | Path | Sequence[str | Path], *, task: str, output: str, **options: Any
-    ) -> History:
+    def from_jsonl(cls, path: Paths, *, task: str, output: str, **options: Any) -> History:
         """Rows of JSON lines, one object per run; options as for `from_frame`."""
         found = [io.read_jsonl(file, task=task, output=output) for file in _paths(path)]
         return cls.from_table(found, **options)
 
     @classmethod
-    def from_parquet(
-        cls, path: str | Path | Sequence[str | Path], *, task: str, output: str, **options: Any
-    ) -> History:
+    def from_parquet(cls, path: Paths, *, task: str, output: str, **options: Any) -> History:
         """Rows of Parquet files (needs pyarrow); options as for `from_frame`."""
         found = [io.read_parquet(file, task=task, output=output) for file in _paths(path)]
         return cls.from_table(found, **options)
@@ -296,8 +287,8 @@ class History:
         if step is not None:
             said = {name: options.get(name) for name in ("inputs", "minimize")}
             sources = [io.folded(part, step, **said) for part in sources]
-        source = sources[0] if len(sources) == 1 else io.join_tables(sources)
-        found, space, report = assemble(proposal(source, **options)[1])
+        source = io.join_tables(sources)
+        found, space, report = proposal(source, **options)[1].assembled()
         tasks = tuple(Task(**task) for task in found)
         history = cls(tasks, space, report, source.curves)
         check_given(history, given, source.columns)
@@ -315,12 +306,12 @@ class History:
         if rng is not None:
             check_generator(rng)
         places = np.arange(self.m) if rng is None else rng.permutation(self.m)
-        held_out = (places % count == fold for fold in range(count))
-        return ((self._where(~held), self._where(held)) for held in held_out)
 
-    def _where(self, chosen: NDArray[np.bool_]) -> History:
-        tasks = tuple(task for task, kept in zip(self.tasks, chosen, strict=True) if kept)
-        return replace(self, tasks=tasks)
+        def where(chosen: NDArray[np.bool_]) -> History:
+            return replace(self, tasks=tuple(self.tasks[s] for s in np.flatnonzero(chosen)))
+
+        folds = (places % count == fold for fold in range(count))
+        return ((where(~held), where(held)) for held in folds)
 
     @property
     def m(self) -> int:
@@ -360,9 +351,7 @@ class History:
         """The tasks of both, which must have the same direction, over the parameters of both."""
         if not isinstance(other, History):
             return NotImplemented
-        from metakel.data.merge import merged
-
-        return History(*merged(self, other))
+        return _joined(self, other)
 
     def __repr__(self) -> str:
         return f"History(m={self.m}, n={_span(self.sizes, 'd')}, d0={self.d0})"
@@ -373,11 +362,10 @@ class History:
     def __str__(self) -> str:
         X = np.concatenate([task.X for task in self.tasks])
         ranges = "\n".join(f"  x{i}: {_span(column, '.4g')}" for i, column in enumerate(X.T))
-        means = np.array([task.y.mean() for task in self.tasks])
-        spreads = np.array([task.y.std() for task in self.tasks])
-        count, noun = self.d0, "input"
-        if self.space is not None:  # a choice takes several inputs
-            count, noun = len(self.space.free), "parameter"
+        means, spreads = np.array([(task.y.mean(), task.y.std()) for task in self.tasks]).T
+        count, noun = (
+            (self.d0, "input") if self.space is None else (len(self.space.free), "parameter")
+        )
         head = (
             f"history of {self.m} task{'s' if self.m > 1 else ''}, {self.total} observations "
             f"({_span(self.sizes, 'd')} each), {count} {noun}{'s' if count > 1 else ''}"
@@ -387,15 +375,14 @@ class History:
             ranges if self.space is None else str(self.space),
             f"  task means {_span(means, '.4g')}, task standard deviations {_span(spreads, '.4g')}",
         ]
-        constant = [t.name for t in self.tasks if np.ptp(t.y) == 0]
-        if constant:
+        if constant := [t.name for t in self.tasks if np.ptp(t.y) == 0]:
             lines.append(f"  constant values in: {first_of(constant)}")
         if self.report is not None:
             lines.append(str(self.report))
         return "\n".join(lines)
 
 
-def _paths(path: str | Path | Sequence[str | Path]) -> Sequence[str | Path]:
+def _paths(path: Paths) -> Sequence[str | Path]:
     return [path] if isinstance(path, str | Path) else list(path)
 
 
@@ -430,6 +417,133 @@ def check_given(history: History, names: Sequence[str], columns: Container[str])
         raise InputError("every parameter is given; nothing is left to choose")
 
 
+# Two histories as one, if their numbers mean the same
+
+
+def _joined(a: History, b: History) -> History:
+    """The tasks of both, over a space with ranges that are wide enough for both."""
+    known = [history.report for history in (a, b) if history.report is not None]
+    if len({report.minimize for report in known}) > 1:
+        directions = " and ".join(
+            f"{report.output!r} is {'minimised' if report.minimize else 'maximised'}"
+            for report in known
+        )
+        raise InputError(
+            f"in the histories to join {directions}; read both with the same minimize="
+        )
+    report, notes = _joined_report(*known) if known else None, list[str]()
+    if a.space != b.space:
+        if a.space is None or b.space is None:
+            raise InputError(
+                f"the histories to join are over {_listed(a.space)} and over {_listed(b.space)}, "
+                "so that their numbers mean something else; read both with named parameters"
+            )
+        space, notes = _joined_space(a.space, b.space)
+        a, b = _over(a, space), _over(b, space)
+    if twice := repeated(a, b):  # it would weigh twice
+        raise InputError(
+            f"{len(twice)} of {b.m} tasks are in both histories to join, with the same name and "
+            f"the same values, e.g. {twice[0]!r}; expected every task once"
+        )
+    if report is not None and notes:
+        report = replace(report, notes=tuple(dict.fromkeys((*report.notes, *notes))))
+    return History(numbered((*a.tasks, *b.tasks)), a.space, report)
+
+
+def _joined_report(a: io.Report, b: io.Report | None = None) -> io.Report:
+    """What was read for both; parts of one history have one report."""
+    if b is None or a == b:
+        return a
+    return replace(
+        a,
+        source=f"{a.source} and {b.source}",
+        notes=tuple(dict.fromkeys((*a.notes, *b.notes))),
+        rows=a.rows + b.rows,
+        kept=a.kept + b.kept,
+        left_out={name: a.left_out.get(name, 0) + n for name, n in b.left_out.items()},
+    )
+
+
+def _joined_space(a: Space, b: Space) -> tuple[Space, list[str]]:
+    """The parameters that both have with the parents that they need, and notes."""
+    shared = {*a.names} & {*b.names}
+    while lost := {c.name for s in (a, b) for c in s.conditions if c.parent not in shared} & shared:
+        shared -= lost
+    if not shared & {*a.free, *b.free}:
+        raise InputError(
+            f"the histories to join share no parameter that varies: {_listed(a)} and {_listed(b)}; "
+            "read them together with defaults={...}, or apart"
+        )
+    space, notes, conflicts = merge_spaces(
+        (name, p)
+        for name, part in (("the first history", a), ("the second", b))
+        for p in part.parameters
+        if p.name in shared
+    )
+    for problem in conflicts.values():
+        raise InputError(problem)
+    conditions = [c for c in _joined_conditions(a, b) if {c.name, c.parent} <= {*space.names}]
+    alone = [name for part in (a, b) for name in part.free if name not in shared]
+    notes += [f"left out: {name} is in one of the joined histories only" for name in alone]
+    return space.conditioned(conditions), notes
+
+
+def _joined_conditions(*spaces: Space) -> list[Condition]:
+    """Those of parameters that depend on one other in all spaces that have a condition for them.
+
+    Where a space has none, the parameter is there with all values that the other has in it.
+    """
+    found: dict[str, Condition] = {}
+    known = [c for space in spaces for c in space.conditions]
+    for c in known:
+        if {other.parent for other in known if other.name == c.name} != {c.parent}:
+            continue
+        values = {v: None for other in known if other.name == c.name for v in other.values}
+        for space in spaces:
+            free = c.name in space.free and c.name not in {own.name for own in space.conditions}
+            if free and c.parent in space.names:
+                values |= dict.fromkeys(space[c.parent].choices)
+        found[c.name] = Condition(c.name, c.parent, tuple(values))
+    return list(found.values())
+
+
+def _over(history: History, space: Space) -> History:
+    """The history in the columns of a larger space."""
+    own, tasks = history.space, list[Task]()
+    assert own is not None
+    for task in history:
+        assert task.failed is not None
+        runs = np.concatenate([task.X, task.failed])
+        X, active = np.zeros((len(runs), space.d0)), own.active(runs)
+        for p in (p for p in space.parameters if p.width):
+            here = np.flatnonzero(active.get(p.name, np.ones(len(runs), dtype=bool)))
+            values = own[p.name].decode(runs[here, own.columns[p.name]])
+            X[here, space.columns[p.name]] = p.encode(values, extrapolate=True)
+        X = space.settled(X)
+        tasks.append(replace(task, X=X[: task.n], failed=X[task.n :]))
+    return replace(history, tasks=tuple(tasks), space=space)
+
+
+def with_choices(history: History, used: Iterable[Row]) -> History:
+    """The history over a space that has all choices of configurations that were used, too."""
+    assert history.space is not None
+    rows, found = list(used), list[Parameter]()
+    for p in history.space.parameters:
+        if isinstance(p, Categorical):
+            new = [row[p.name] for row in rows if p.name in row]
+            p = replace(p, values=tuple(dict.fromkeys((*p.values, *new))))
+        found.append(p)
+    space = replace(history.space, parameters=tuple(found))
+    return history if space == history.space else _over(history, space)
+
+
+def repeated(a: History, b: History) -> list[str]:
+    """Names of the tasks of ``b`` that ``a`` has too, name and values alike."""
+    first, second = ([(t.name, t.X.tobytes(), t.y.tobytes()) for t in h] for h in (a, b))
+    known = set(first)
+    return [task[0] for task in second if task in known]
+
+
 def numbered(tasks: Iterable[Task]) -> tuple[Task, ...]:
     """The tasks, with a number where another before it has the same name.
 
@@ -443,3 +557,9 @@ def numbered(tasks: Iterable[Task]) -> tuple[Task, ...]:
             name = next(new for i in count(2) if (new := f"{task.name} ({i})") not in found)
         found[name] = task if name == task.name else replace(task, name=name)
     return tuple(found.values())
+
+
+def _listed(space: Space | None) -> str:
+    if space is None:
+        return "plain numbers"
+    return "; ".join(f"{p.name} ({p.describe()})" for p in space.parameters)

@@ -7,13 +7,12 @@ takes what any of them returns.
 from metakel.io.columns import Column
 from metakel.io.csv_files import csv_columns, read_csv
 from metakel.io.excel import excel_columns, read_excel, read_sheets
-from metakel.io.merge import join_tables
 from metakel.io.optuna import read_optuna
 from metakel.io.propose import propose
-from metakel.io.read import read
-from metakel.io.schema import Report, Roles, Schema, Table, renamed
+from metakel.io.rows import read
+from metakel.io.schema import Report, Roles, Schema, Table
 from metakel.io.stopped import folded
-from metakel.io.tables import read_frame, read_jsonl, read_parquet
+from metakel.io.tables import join_tables, read_frame, read_jsonl, read_parquet, renamed
 
 __all__ = [
     "Column",

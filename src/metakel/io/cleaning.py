@@ -1,4 +1,4 @@
-"""Text as numbers: what is a number, a bound or missing, and columns that hold nearly numbers.
+"""Text as numbers: what is a number or missing, units, and columns that hold nearly numbers.
 
 Columns are cleaned by their distinct values, not cell by cell.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from math import log, nan
+from math import log
 from typing import Any, Literal
 
 import numpy as np
@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from metakel._arrays import Array
 from metakel.errors import Hint, InputError
 from metakel.io.columns import Column, Mask
-from metakel.io.words import FAILED, MISSING, is_share
+from metakel.io.words import MISSING, is_share
 from metakel.space.configurations import (
-    as_float,
     as_number,
     has_decimal_comma,
     is_integer_text,
@@ -40,7 +39,6 @@ FEWEST, RARE, FAR, FAR_IN_LOGS = 10, 0.01, 10.0, 0.75
 JUMP = 3.0
 SENTINELS = 0.2  # the share of rows that may hold a number in place of a word, as -999
 
-_DOUBT = " (decimals or thousands? write a point or none)"
 _THOUSANDS = re.compile(r"[+-]?[1-9][0-9]{0,2}(,[0-9]{3})+").fullmatch
 _POINTS = re.compile(r"[+-]?[1-9][0-9]{0,2}(\.[0-9]{3})+(,[0-9]*)?").fullmatch
 # A number with a unit, a per cent sign, or marks between thousands.
@@ -118,21 +116,24 @@ def read_texts(
     three digits stand between thousands. A column may prove that by itself.
     """
     columns = {name: of_levels(typed(distinct), codes) for name, (distinct, codes) in cells.items()}
-    written = {
-        name: distinct
-        for name, (distinct, _) in cells.items()
-        if any("," in cell or "." in cell for cell in distinct)
-    }
-    proved = any(decimal_commas(distinct) is not None for distinct in written.values())
-    certain = {n: c for n, c in written.items() if proved or has_thousands(c)}
+    marked = {n: c for n, (c, _) in cells.items() if any("," in cell or "." in cell for cell in c)}
+    proved = any(decimal_commas(distinct) is not None for distinct in marked.values())
+    certain = {n: c for n, c in marked.items() if proved or has_thousands(c)}
     read = {n: v for n, c in certain.items() if (v := decimal_commas(c, certain=True))}
-    if read:
-        columns |= {name: of_levels(values, cells[name][1]) for name, values in read.items()}
-        if commas := {name: written[name] for name in read if any("," in c for c in written[name])}:
-            notes.append(comma_note(commas))
-        notes += thousands_note({name: written[name] for name in read})
-        written = {name: texts for name, texts in written.items() if name not in read}
-    notes += points_note({n: c for n, c in written.items() if columns[n].levels is None})
+    columns |= {name: of_levels(values, cells[name][1]) for name, values in read.items()}
+    if commas := {n: marked[n] for n in read if any("," in cell for cell in marked[n])}:
+        notes.append(comma_note(commas))
+    for name, distinct in marked.items():
+        points = [cell.strip() for cell in distinct if "." in cell]
+        between = [cell for cell in points if _POINTS(cell)]
+        if name in read and between:
+            number = between[0].replace(".", "").replace(",", ".")
+            notes.append(f"{name} has points between thousands: {between[0]} is read as {number}")
+        elif name not in read and columns[name].levels is None and points == between != []:
+            if any("," in cell for cell in distinct):
+                continue
+            shown = f"{name}: {points[0]} is read with a decimal point"
+            notes.append(f"{shown}; if points stand between thousands, take them out")
     return columns
 
 
@@ -173,28 +174,6 @@ def has_thousands(cells: Sequence[str]) -> bool:
     return JUMP * max(thousands) / min(thousands) < max(decimals) / min(decimals)
 
 
-def thousands_note(columns: Mapping[str, Sequence[str]]) -> list[str]:
-    """Notes on columns with points between thousands, from their texts by name."""
-    notes = []
-    for name, cells in columns.items():
-        found = next((cell.strip() for cell in cells if _POINTS(cell.strip())), None)
-        if found is not None:
-            number = found.replace(".", "").replace(",", ".")
-            notes.append(f"{name} has points between thousands: {found} is read as {number}")
-    return notes
-
-
-def points_note(columns: Mapping[str, Sequence[str]]) -> list[str]:
-    """Notes on columns in which every point, read as decimal, could stand between thousands."""
-    notes = []
-    for name, cells in columns.items():
-        points = [cell.strip() for cell in cells if "." in cell]
-        if points and all(map(_POINTS, points)) and not any("," in cell for cell in cells):
-            shown = f"{name}: {points[0]} is read with a decimal point"
-            notes.append(f"{shown}; if points stand between thousands, take them out")
-    return notes
-
-
 def comma_note(columns: Mapping[str, Sequence[str]]) -> str:
     """A note on columns with decimal commas, from their texts by name."""
     name, *more = columns
@@ -202,13 +181,6 @@ def comma_note(columns: Mapping[str, Sequence[str]]) -> str:
     others = f" (also in {', '.join(more)})" if more else ""
     number = as_number(cell.replace(".", ""))
     return f"{name} has decimal commas: {cell} is read as {number:g}{others}"
-
-
-def _output(value: Any) -> float | None:
-    """The number of an output, in which a comma may be for decimals or thousands."""
-    if isinstance(value, str):
-        return None if "," in value else as_number(value)
-    return as_float(value)
 
 
 def _is_empty(value: Any) -> bool:
@@ -219,18 +191,20 @@ def _is_number(value: Any) -> bool:
     return not _is_empty(value) and as_number(value) is not None
 
 
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _mask(is_so: Callable[[Any], bool], levels: Sequence[Any]) -> Mask:
-    return np.array([is_so(value) for value in levels], dtype=bool)
-
-
-def _recognized(levels: Sequence[Any]) -> tuple[Mask, Mask, Mask]:
+def recognized(levels: Sequence[Any]) -> tuple[Mask, Mask, Mask]:
     """Which values are missing ones, which are numbers, and which of these have no comma."""
-    number = _mask(_is_number, levels)
-    return _mask(_is_empty, levels), number, number & _mask(lambda v: "," not in str(v), levels)
+    empty, number = (
+        np.array(list(map(is_so, levels)), dtype=bool) for is_so in (_is_empty, _is_number)
+    )
+    return empty, number, number & np.array(["," not in str(v) for v in levels], dtype=bool)
+
+
+def odd_one(column: Column, odd: Mask, number: Mask) -> tuple[int, str]:
+    """The row of an odd value, and what may be meant, if it has a comma; rather of a word."""
+    words = odd & ~number
+    row = int(np.argmax((words if words.any() else odd)[column.values]))
+    doubt = " (decimals or thousands? write a point or none)"
+    return row, doubt if number[column.values[row]] else ""
 
 
 def without_unit(name: str, column: Column) -> tuple[Column, str]:
@@ -285,25 +259,35 @@ def clean_input(name: str, column: Column, said: Meaning, place: Place, notes: l
     mixed = any(isinstance(v, tuple | bool) for v in levels) and any(map(is_numeric, levels))
     if said == "choices" or not (written or mixed):
         return column
-    empty, number, plain = _recognized(levels)
+    empty, number, plain = recognized(levels)
+    text = np.array([isinstance(v, str) for v in levels], dtype=bool)
     if number.any() and (empty | plain).all():
         if said == "unknown" and all(isinstance(v, str) or is_missing(v) for v in levels):
             notes.append(f"{name} holds numbers written as text, taken as choices")
             return column
-        if not all(map(_is_empty, written)):
+        if (text & ~empty).any():
             notes.append(f"{name} holds numbers written as text")
-        read = zip(written, typed(written), strict=True)
-        return _replaced(column, [None if _is_empty(text) else value for text, value in read])
+        pairs = zip(written, typed(written), strict=True)
+        return _replaced(column, [None if _is_empty(text) else value for text, value in pairs])
     commas = decimal_commas(written)
-    text = _mask(_is_text, levels)
     if commas is not None and (empty | number | text).all():
         notes.append(comma_note({name: written}))
         return _replaced(column, commas)
     counts = column.counts
     present = counts[~empty].sum()
     if present and (said == "numbers" or 0 < MOSTLY * present <= counts[number].sum()):
-        raise _not_a_number(name, column, said, place)
-    near = text & ~empty & ~number & _mask(lambda v: bool(_NEARLY(str(v))), levels)
+        row, doubt = odd_one(column, ~empty & ~plain, number)
+        count = int(counts[plain if doubt else number].sum())
+        if column[row] == name:
+            doubt = " (is it the header again?)"
+        among = f", among {count} numbers" if count else ""
+        choices = Hint("declare it as choices", f"categories=[{name!r}]", f"--category {name!r}")
+        raise InputError(
+            f"column {name!r} holds {column[row]!r} in {place(row)}{among}; expected numbers"
+            f"{doubt}: correct the cell, or empty it if the value is not known",
+            *([choices] if said == "unknown" else ()),
+        )
+    near = text & ~empty & ~number & np.array([bool(_NEARLY(str(v))) for v in levels], dtype=bool)
     if near.any() and counts[near | number].sum() >= MOSTLY * present:
         shown = repr(levels[int(np.argmax(near))])
         notes.append(
@@ -317,83 +301,6 @@ def _replaced(column: Column, read: Sequence[Any]) -> Column:
     numbers = iter(read)
     levels = [next(numbers) if isinstance(v, str) else v for v in column.levels or ()]
     return Column.of_levels(column.values, levels)
-
-
-def _not_a_number(name: str, column: Column, said: Meaning, place: Place) -> InputError:
-    empty, number, plain = _recognized(column.levels or [])
-    odd, good = ~empty & ~number, number  # a word rather than a comma that may be decimal
-    if not odd.any():
-        odd, good = ~empty & ~plain, plain
-    row = int(np.argmax(odd[column.values]))
-    value, count = column[row], int(column.counts[good].sum())
-    doubt = _DOUBT if number[column.values[row]] else ""
-    if isinstance(value, str) and value == name:
-        doubt = " (is it the header again?)"
-    among = f", among {count} numbers" if count else ""
-    choices = Hint("declare it as choices", f"categories=[{name!r}]", f"--category {name!r}")
-    return InputError(
-        f"column {name!r} holds {value!r} in {place(row)}{among}; expected numbers{doubt}: correct "
-        "the cell, or empty it if the value is not known",
-        *([choices] if said == "unknown" else ()),
-    )
-
-
-def clean_output(name: str, column: Column, place: Place, notes: list[str]) -> Array:
-    """(n,) outputs, nan where a run failed; notes say how they were read."""
-    levels = column.levels
-    if levels is None:
-        if column.values.dtype.kind == "b":
-            notes.append(f"{name} holds true and false, taken as 1 and 0")
-        return np.asarray(np.where(column.missing, nan, column.values), dtype=np.float64)
-    empty, number, _ = _recognized(levels)
-    failed = _says_failed(column, empty, number)
-    if failed.any():
-        shown = ", ".join(repr(levels[i]) for i in np.flatnonzero(failed))
-        count = column.counts[failed].sum()
-        rows = "1 row" if count == 1 else f"{count} rows"
-        notes.append(f"{name} says {shown} in {rows}, counted as failed")
-    if any(isinstance(v, bool) for v in levels):
-        notes.append(f"{name} holds true and false, taken as 1 and 0")
-    known = [None if gone else v for v, gone in zip(levels, empty | failed, strict=True)]
-    written = [v for v in known if isinstance(v, str)]
-    if decimal_commas(written) is not None:
-        notes.append(comma_note({name: written}))
-        known = [as_number(v) if isinstance(v, str) else v for v in known]
-    found = [nan if v is None else _output(v) for v in known]
-    bad = np.array([v is None for v in found], dtype=bool)
-    if bad.any():
-        bad = bad & ~number if (bad & ~number).any() else bad  # no comma that may be decimal
-        row = int(np.argmax(bad[column.values]))
-        doubt = _DOUBT if number[column.values[row]] else ""
-        raise InputError(
-            f"output column {name!r} holds {column[row]!r} in {place(row)}; expected numbers"
-            f"{doubt}, or nothing or a word such as 'failed' for a run that gave none"
-        )
-    return np.asarray(np.array(found, dtype=np.float64)[column.values])
-
-
-def _says_failed(column: Column, empty: Mask, number: Mask) -> Mask:
-    """Which distinct values of an output column say that a run gave none."""
-    levels = column.levels or []
-    word = ~empty & ~number & _mask(_is_text, levels)
-    counts = column.counts
-    meant = counts[number].sum() >= MOSTLY * counts[number | word].sum()
-    without_digits = _mask(lambda v: not any(map(str.isdigit, str(v))), levels)
-    known = _mask(lambda v: normalized(str(v)) in FAILED, levels)
-    return np.asarray(word & (known | (meant & without_digits)))
-
-
-def without_bounds(column: Column) -> tuple[Column, NDArray[np.int8]]:
-    """The column with ``<0.01`` as 0.01, and (n,) on which side the truth is: -1, 1, or 0."""
-    levels = list(column.levels or ())
-    sides = np.zeros(len(levels), dtype=np.int8)
-    for i, level in enumerate(levels):
-        found = BOUND(level) if isinstance(level, str) else None
-        if found and (as_number(found[2]) is not None or split_unit(found[2])):
-            levels[i], sides[i] = found[2].strip(), -1 if found[1] in "<=≤" else 1
-    if not sides.any():
-        return column, np.zeros(len(column), dtype=np.int8)
-    return Column.of_levels(column.values, levels), sides[column.values]
 
 
 def missing_words_note(name: str, column: Column) -> list[str]:

@@ -33,7 +33,6 @@ NUMERIC = (bool, int, float)
 TITLE_ROWS = 10
 TITLE = 0.5  # a line with no more than this share of the cells of others says who or when
 COMMENT = "#"
-UNITS_NOTE = "units below the header are not read"
 LOOKED_AT = 3  # rows below a line of units, which tell that their columns hold numbers
 _UNIT = re.compile(
     r"[\[(]?((1/)?[^\W\d_°%µμ]{0,4}[°%µμ]?[A-Za-zµμΩ°%·*/^.\- ]{0,8}[-−]?[0-9²³]?|[-–])[\])]?"
@@ -126,6 +125,14 @@ class Column:
             listed[i] = None
         return listed
 
+    def coded(self) -> tuple[list[Any], NDArray[np.intp]]:
+        """Distinct values, and (n,) which of them each row has, -1 where it has none."""
+        if self.levels is not None:
+            return self.levels, np.where(self.missing, -1, self.values)
+        codes = np.full(len(self), -1, dtype=np.intp)
+        found, codes[~self.missing] = np.unique(self.values[~self.missing], return_inverse=True)
+        return found.tolist(), codes
+
     def keys(self) -> NDArray[Any]:
         """(n,) numbers that are equal where the values are."""
         if self.levels is None:
@@ -149,6 +156,46 @@ class Column:
 
 
 Columns = dict[str, Column]
+
+
+@dataclass(frozen=True, eq=False)
+class TaskLabels:
+    """Which task each row belongs to: ``codes`` (n,) into ``names``; -1 without a task."""
+
+    codes: NDArray[np.intp]
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, column: Column, notes: list[str]) -> TaskLabels:
+        """1 and "1" in one column may be one task or two, and are refused.
+
+        Labels that differ only in case or spaces are one task, with a note.
+        """
+        levels, codes = column.coded()
+        present = np.flatnonzero(np.bincount(codes[codes >= 0], minlength=len(levels)))
+        labels: dict[str, Any] = {}
+        spellings: dict[str, dict[str, None]] = {}
+        for label in (levels[i] for i in present):
+            if isinstance(label, dict | set | np.ndarray):
+                raise InputError(f"a task is called {label!r}; expected text or numbers")
+            other = labels.setdefault(str(label), label)
+            if other != label:
+                raise InputError(
+                    f"task labels {other!r} and {label!r} are written alike; expected labels of "
+                    "one type, or two that differ as text"
+                )
+            spellings.setdefault(" ".join(str(label).split()).casefold(), {})[str(label)] = None
+        names = [next(iter(several)) for several in spellings.values()]
+        index = {label: i for i, several in enumerate(spellings.values()) for label in several}
+        twins = [list(several) for several in spellings.values() if len(several) > 1]
+        if twins:
+            shown = " and ".join(map(repr, twins[0]))
+            more = f" (and {len(twins) - 1} more)" if len(twins) > 1 else ""
+            notes.append(f"task labels {shown} differ only in case or spaces: one task{more}")
+        # The last entry is for the code -1.
+        table = np.full(len(levels) + 1, -1, dtype=np.intp)
+        table[present] = [index[str(levels[i])] for i in present]
+        return cls(table[codes], tuple(names))
 
 
 def check_names(names: Iterable[str], where: str) -> None:
@@ -179,12 +226,6 @@ def grouped(codes: NDArray[np.intp]) -> list[tuple[int, NDArray[np.intp]]]:
     # Without rows, NumPy makes one part of them.
     groups = zip(found.tolist(), np.split(order, starts[1:]), strict=False)
     return sorted(groups, key=lambda group: int(group[1][0]))
-
-
-def mix(hashes: NDArray[np.uint64], values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """(n,) hashes of rows with one more value each."""
-    mixed = (hashes ^ values) * np.uint64(0x9E3779B97F4A7C15)
-    return np.asarray(mixed ^ (mixed >> np.uint64(29)))
 
 
 def counts_rows(column: Column) -> bool:
@@ -251,6 +292,12 @@ def is_units(cells: Sequence[Any], below: Sequence[Sequence[Any]]) -> bool:
             return False
         units += 1
     return units > 0
+
+
+def units_note(cells: Sequence[Any]) -> list[str]:
+    """A note on the units below a header, where there are any."""
+    units = ", ".join(str(cell) for cell in cells if not is_empty(cell))
+    return [f"units below the header are not read: {units}"] if units else []
 
 
 def _is_number(cell: Any) -> bool:

@@ -1,4 +1,4 @@
-"""CSV files, whichever program wrote them: encoding, delimiter, header, types of columns."""
+"""CSV files, whichever program wrote them: encoding, delimiter, header, types, and more rows."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import gzip
 import re
 import zlib
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE, getincrementaldecoder
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from io import TextIOWrapper
-from itertools import islice
+from io import StringIO, TextIOWrapper
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
@@ -25,15 +26,15 @@ from metakel.io.columns import (
     COMMENT,
     LOOKED_AT,
     TITLE_ROWS,
-    UNITS_NOTE,
     Columns,
     check_names,
     header_at,
     is_header,
     is_units,
+    units_note,
 )
 from metakel.io.schema import Table
-from metakel.space.configurations import has_decimal_comma, is_number_text
+from metakel.space.configurations import has_decimal_comma, is_ambiguous, is_number_text
 
 # Excel writes semicolons where the comma is for decimals, and tabs when cells are copied.
 TAB = "\t"
@@ -47,44 +48,18 @@ WORKBOOKS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
 BLOCK_CHARACTERS, BLOCK_ROWS = 1 << 22, 1 << 14
 # Above this size in bytes pandas reads the cells, where it is installed: it is far faster.
 LARGE = 50_000_000
+EXACT = 2.0**53  # whole numbers up to here are exact as floats
 
 _SEPARATOR = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
+# Of every column, distinct cells and the index of each row's.
+Cells = list[tuple[list[str], NDArray[np.intp]]]
 
 
 def read_csv(path: str | Path, *, task: str, output: str, delimiter: str | None = None) -> Table:
     """A CSV file; options as for `csv_columns`. Task labels are text."""
     sheet = _Sheet.open(Path(path), delimiter)
-    columns, notes = _columns(sheet, as_text=(task,))
+    columns, notes = sheet.columns(sheet.cells(), as_text=(task,))
     return Table(sheet.file.name, columns, task, output, notes=notes, place=sheet.place)
-
-
-@dataclass(frozen=True, eq=False)
-class CsvTable:
-    """The table in a CSV file, and how it is written.
-
-    ``header`` has an empty text for a column without a name. ``place`` says where a row is found.
-    """
-
-    columns: Columns
-    header: tuple[str, ...]
-    encoding: str
-    delimiter: str
-    decimal_commas: bool
-    notes: tuple[str, ...]
-    place: Callable[[int], str]
-
-
-def read_csv_table(path: str | Path, delimiter: str | None = None) -> CsvTable:
-    """A CSV file that may have a header only."""
-    sheet = _Sheet.open(Path(path), delimiter)
-    cells = sheet.cells(may_be_empty=True)
-    columns, notes = _columns(sheet, cells=cells)
-    numbers = (distinct for distinct, _ in cells if not has_thousands(distinct))
-    texts = [text.strip().lower() for distinct in numbers for text in distinct]
-    points = any("." in text and is_number_text(text) for text in texts)
-    commas = any(map(has_decimal_comma, texts)) or sheet.delimiter == ";"
-    how = sheet.encoding, sheet.delimiter, commas and not points and sheet.delimiter != ","
-    return CsvTable(columns, tuple(sheet.header), *how, notes, sheet.place)
 
 
 def csv_columns(path: str | Path, *, delimiter: str | None = None) -> dict[str, list[Any]]:
@@ -94,41 +69,9 @@ def csv_columns(path: str | Path, *, delimiter: str | None = None) -> dict[str, 
     cells), else true and false, else text. An empty cell is None, in a column of numbers NA as
     well. Without a ``delimiter``, the header says whether it is a comma, a semicolon or a tab.
     """
-    columns, _ = _columns(_Sheet.open(Path(path), delimiter))
+    sheet = _Sheet.open(Path(path), delimiter)
+    columns, _ = sheet.columns(sheet.cells())
     return {name: column.tolist() for name, column in columns.items()}
-
-
-Cells = list[tuple[list[str], NDArray[np.intp]]]
-
-
-def _columns(
-    sheet: _Sheet, as_text: Collection[str] = (), cells: Cells | None = None
-) -> tuple[Columns, tuple[str, ...]]:
-    """Columns that have a name in the header, and notes on what was found out.
-
-    Columns named in ``as_text`` are text whatever they hold: 01 is not 1.
-    """
-    check_names(filter(None, sheet.header), sheet.file.name)
-    names = {k: name for k, name in enumerate(sheet.header) if name}
-    cells = sheet.cells() if cells is None else cells
-    notes = list(sheet.notes)
-    found = read_texts({n: cells[k] for k, n in names.items() if n not in as_text}, notes)
-    found |= {
-        n: of_levels(texts(cells[k][0]), cells[k][1]) for k, n in names.items() if n in as_text
-    }
-    unnamed = [str(k + 1) for k in range(len(sheet.header)) if k not in names]
-    if unnamed:
-        several = "columns" if len(unnamed) > 1 else "column"
-        notes.append(f"left out {several} {', '.join(unnamed)}: no name in the header")
-    return {name: found[name] for name in names.values()}, tuple(notes)
-
-
-class _Distinct(dict[str, int]):
-    """Distinct cells, each with its index."""
-
-    def __missing__(self, cell: str) -> int:
-        self[cell] = index = len(self)
-        return index
 
 
 @dataclass(frozen=True)
@@ -139,25 +82,16 @@ class _Sheet:
     encoding: str
     delimiter: str
     start: int
-    header: list[str]
+    header: list[str]  # with an empty text for a column without a name
     hints: tuple[Hint, ...] = ()
     notes: tuple[str, ...] = ()
     units: tuple[str, ...] = ()
 
-    def is_row(self, cells: Sequence[str]) -> bool:
-        """Whether a line is a row: not blank, no comment, not the header or its units again."""
-        if not any(cells) or not any(map(str.strip, cells)):
-            return False
-        if len(cells) != len(self.header):
-            return not cells[0].startswith(COMMENT)
-        return tuple(cells) != self.units and not is_header(cells, self.header)
-
     @classmethod
-    def open(cls, file: Path, delimiter: str | None) -> _Sheet:
+    def open(cls, file: Path, delimiter: str | None = None) -> _Sheet:
         """Find out how the file is written. Without a ``delimiter``, the header decides."""
-        chosen = BY_NAME.get(delimiter, delimiter) if delimiter is not None else None
-        one = isinstance(chosen, str) and len(chosen) == 1 and chosen not in '"\r\n'
-        if chosen is not None and not one:
+        chosen = None if delimiter is None else BY_NAME.get(delimiter, delimiter)
+        if chosen is not None and not re.fullmatch('[^"\r\n]', str(chosen), re.DOTALL):
             raise InputError(
                 f"delimiter is {delimiter!r}; expected one character, such as ';', or tab"
             )
@@ -165,13 +99,14 @@ class _Sheet:
             encoding = _encoding(file)
             with _open(file, encoding) as stream:
                 top = list(islice(stream, 2 * TITLE_ROWS))
-            mark = _SEPARATOR.fullmatch(_first_filled(top).rstrip("\r\n"))
-            start = _index_of_first(top) + 1 if mark else 0
-            found, start = _layout(top, start, chosen or (mark[1] if mark else None))
+            first = next((i for i, line in enumerate(top) if line.strip()), 0)
+            mark = _SEPARATOR.fullmatch(top[first].rstrip("\r\n")) if top else None
+            found, start = _layout(
+                top, first + 1 if mark else 0, chosen or (mark[1] if mark else None)
+            )
             reader = _reader(top[start:], found)
-            with _csv_errors(file, reader, start):
-                header = [name.strip() for name in next(reader, [])]
-                below = [row for row in islice(reader, LOOKED_AT + 1) if any(map(str.strip, row))]
+            header = [name.strip() for name in next(reader, [])]
+            below = [row for row in islice(reader, LOOKED_AT + 1) if any(map(str.strip, row))]
         if not header:
             raise InputError(f"{file.name} has 0 lines; expected a header and rows")
         notes, hints = [WINDOWS_NOTE] if encoding == WINDOWS else [], []
@@ -185,49 +120,65 @@ class _Sheet:
         if above and not (mark and len(above) == 1):
             notes.append(f"above the header: {' / '.join(above)[:80]!r}")
         units = tuple(below[0]) if below and is_units(below[0], below[1:]) else ()
-        if units:
-            notes.append(f"{UNITS_NOTE}: {', '.join(filter(None, units))}")
+        notes += units_note(units)
         return cls(file, encoding, found, start, header, tuple(hints), tuple(notes), units)
 
-    def place(self, row: int) -> str:
-        """Where a row is found."""
-        return f"line {self.line(row)} of {self.file.name}"
+    def is_row(self, cells: Sequence[str]) -> bool:
+        """Whether a line is a row: not blank, no comment, not the header or its units again."""
+        if not any(cells) or not any(map(str.strip, cells)):
+            return False
+        if len(cells) != len(self.header):
+            return not cells[0].startswith(COMMENT)
+        return tuple(cells) != self.units and not is_header(cells, self.header)
+
+    def columns(
+        self, cells: Cells, as_text: Collection[str] = ()
+    ) -> tuple[Columns, tuple[str, ...]]:
+        """Columns that have a name in the header, and notes on what was found out.
+
+        Columns named in ``as_text`` are text whatever they hold: 01 is not 1.
+        """
+        check_names(filter(None, self.header), self.file.name)
+        named = {n: cell for n, cell in zip(self.header, cells, strict=True) if n}
+        notes = list(self.notes)
+        found = read_texts({n: cell for n, cell in named.items() if n not in as_text}, notes)
+        unnamed = [str(k) for k, name in enumerate(self.header, start=1) if not name]
+        if unnamed:
+            several = "columns" if len(unnamed) > 1 else "column"
+            notes.append(f"left out {several} {', '.join(unnamed)}: no name in the header")
+        return {
+            n: found[n] if n in found else of_levels(texts(levels), codes)
+            for n, (levels, codes) in named.items()
+        }, tuple(notes)
 
     def cells(self, *, may_be_empty: bool = False) -> Cells:
-        """Distinct cells of every column, and the index of each row's. Blank lines are left out."""
-        width = len(self.header)
-        large = self.file.stat().st_size > LARGE
-        found = self._by_pandas() if large else None
-        if found is not None:
+        """The cells of all rows. Blank lines are left out."""
+        if self.file.stat().st_size > LARGE and (found := self._by_pandas()) is not None:
             return found
-        distinct = [_Distinct() for _ in range(width)]
-        codes: list[list[NDArray[np.intp]]] = [[] for _ in range(width)]
-        count = 0
-        for rows in self._blocks():
-            for k, row in enumerate(rows):
-                if len(row) > width and not any(map(str.strip, row[width:])):
-                    del row[width:]  # separators at the end, as some programs write them
-                if len(row) != width:
-                    raise InputError(
-                        f"{self.file.name}, line {self.line(count + k)}: {len(row)} cells; "
-                        f"the header has {width}",
-                        *self.hints,
-                    )
-            count += len(rows)
-            for k, cells in enumerate(zip(*rows, strict=True)):
-                index = map(distinct[k].__getitem__, cells)
-                codes[k].append(np.fromiter(index, dtype=np.intp, count=len(rows)))
-        if not count and not may_be_empty:
+        width, rows_before = len(self.header), 0
+        # Looking up a cell that is new gives it the next index.
+        distinct = [defaultdict[str, int](count().__next__) for _ in range(width)]
+        codes = [[np.zeros(0, dtype=np.intp)] for _ in range(width)]
+        with self._body() as (_, reader, _):
+            while rows := list(islice(filter(self.is_row, reader), BLOCK_ROWS)):
+                for k, row in enumerate(rows):
+                    if len(row) > width and not any(map(str.strip, row[width:])):
+                        del row[width:]  # separators at the end, as some programs write them
+                    if len(row) != width:
+                        raise InputError(
+                            f"{self.file.name}, line {self.line(rows_before + k)}: {len(row)} "
+                            f"cells; the header has {width}",
+                            *self.hints,
+                        )
+                rows_before += len(rows)
+                for index, found_codes, column in zip(
+                    distinct, codes, zip(*rows, strict=True), strict=True
+                ):
+                    indices = map(index.__getitem__, column)
+                    found_codes.append(np.fromiter(indices, dtype=np.intp, count=len(rows)))
+        if not rows_before and not may_be_empty:
             raise InputError(f"{self.file.name} has 1 lines; expected a header and rows")
-        none = np.zeros(0, dtype=np.intp)
-        return [(list(d), np.concatenate([none, *c])) for d, c in zip(distinct, codes, strict=True)]
-
-    def _blocks(self) -> Iterator[list[list[str]]]:
-        with _errors_named(self.file), self._body() as (stream, line):
-            reader = _reader(stream, self.delimiter)
-            with _csv_errors(self.file, reader, line):
-                while rows := list(islice(filter(self.is_row, reader), BLOCK_ROWS)):
-                    yield rows
+        return [(list(d), np.concatenate(c)) for d, c in zip(distinct, codes, strict=True)]
 
     def _by_pandas(self) -> Cells | None:
         """The same by pandas; None where it is not installed, or refuses what it finds."""
@@ -235,7 +186,7 @@ class _Sheet:
             import pandas
         except ImportError:
             return None
-        with _errors_named(self.file), self._body() as (stream, _):
+        with self._body() as (stream, _, _):
             try:
                 frame = pandas.read_csv(
                     stream, sep=self.delimiter, names=range(len(self.header)), dtype=str,
@@ -245,27 +196,111 @@ class _Sheet:
                 return None
         if not len(frame) or frame.isna().to_numpy().any():  # lines with too few cells
             return None
-        again = (frame == self.header).all(axis=1) | (frame == "").all(axis=1)
-        if self.units:
-            again |= (frame == list(self.units)).all(axis=1)
-        frame = frame[~again]
+        no_rows: list[Any] = [self.header, "", *([list(self.units)] if self.units else [])]
+        frame = frame[~np.any([(frame == cells).all(axis=1) for cells in no_rows], axis=0)]
         found = (frame[k].factorize() for k in frame.columns)
         return [(levels.tolist(), codes.astype(np.intp)) for codes, levels in found]
 
     def line(self, row: int) -> int:
         """The line of the file that a row ends in; the file is read again to find it."""
-        with self._body() as (stream, line):
-            reader = _reader(stream, self.delimiter)
-            next(islice(filter(self.is_row, reader), row, None))
-            return line + int(reader.line_num)
+        with self._body() as (_, reader, before):
+            next(islice(filter(self.is_row, reader), row, None), None)
+            return before + int(reader.line_num)
+
+    def place(self, row: int) -> str:
+        """Where a row is found."""
+        return f"line {self.line(row)} of {self.file.name}"
 
     @contextmanager
-    def _body(self) -> Iterator[tuple[Any, int]]:
-        """The file after its header, and how many lines come before."""
-        with _open(self.file, self.encoding) as stream:
-            reader = _reader(islice(stream, self.start, None), self.delimiter)
-            next(reader, None)
-            yield stream, self.start + reader.line_num
+    def _body(self) -> Iterator[tuple[Any, Any, int]]:
+        """The file after its header, a reader of it, and how many lines come before."""
+        with _errors_named(self.file), _open(self.file, self.encoding) as stream:
+            head = _reader(islice(stream, self.start, None), self.delimiter)
+            next(head, None)
+            before, reader = self.start + head.line_num, _reader(stream, self.delimiter)
+            try:
+                yield stream, reader, before
+            except csv.Error as error:
+                line = before + reader.line_num
+                raise InputError(f"{self.file.name}, line {line}: {_no_csv(error)}") from None
+
+
+@dataclass(frozen=True, eq=False)
+class CsvTable:
+    """A CSV file that is kept as a record: its table, and the file with more rows."""
+
+    path: Path
+    content: bytes
+    sheet: _Sheet
+    columns: Mapping[str, Sequence[Any]]
+    notes: tuple[str, ...]
+    decimal_commas: bool
+
+    @classmethod
+    def open(cls, path: Path) -> CsvTable:
+        """Of a file that may have a header only."""
+        content, sheet = path.read_bytes(), _Sheet.open(path)
+        cells = sheet.cells(may_be_empty=True)
+        columns, notes = sheet.columns(cells)
+        numbers = (distinct for distinct, _ in cells if not has_thousands(distinct))
+        words = [text.strip().lower() for distinct in numbers for text in distinct]
+        points = any("." in word and is_number_text(word) for word in words)
+        commas = sheet.delimiter == ";" or any(map(has_decimal_comma, words))
+        listed = {name: column.tolist() for name, column in columns.items()}
+        decimal = commas and not points and sheet.delimiter != ","
+        return cls(path, content, sheet, listed, notes, decimal)
+
+    def place(self, i: int) -> str:
+        """Where a row is found."""
+        return self.sheet.place(i)
+
+    def next_place(self, i: int) -> str:
+        """Where the new row with this index will be found."""
+        text = self.content.decode(self.sheet.encoding)
+        lines = text.count("\n") + (not text.endswith("\n"))
+        return f"line {lines + 1 + i} of {self.path.name}"
+
+    def with_rows(self, rows: Sequence[Mapping[str, Any]]) -> bytes:
+        """The content of the file with these rows below the others."""
+        sheet, text = self.sheet, StringIO()
+        old = self.content.decode(sheet.encoding)
+        end = "\r\n" if "\r\n" in old else "\n"
+        writer = csv.writer(text, delimiter=sheet.delimiter, lineterminator=end)
+        writer.writerows([self._written(row.get(name)) for name in sheet.header] for row in rows)
+        added = text.getvalue() if old.endswith("\n") or not old else end + text.getvalue()
+        encoding = sheet.encoding.removesuffix("-sig")
+        if encoding == "utf-16":  # without a second mark
+            encoding += "-be" if self.content[:2] == BOM_UTF16_BE else "-le"
+        try:
+            return self.content + (added.encode(encoding) if rows else b"")
+        except UnicodeEncodeError as error:
+            raise InputError(
+                f"{self.path.name} is written in {sheet.encoding}, which has no "
+                f"{error.object[error.start]!r}; save it as UTF-8"
+            ) from None
+
+    def _written(self, value: Any) -> str:
+        if value is None:
+            return ""
+        if isinstance(value, float) and value.is_integer() and abs(value) < EXACT:
+            return str(int(value))  # as people write it
+        if not isinstance(value, float) or not self.decimal_commas:
+            return str(value)
+        text = repr(value).replace(".", ",")
+        return f"{text}0" if is_ambiguous(text) else text  # 1,125 may be a thousand
+
+    def refuse_uncalculated(self, names: Sequence[str]) -> None:
+        """A text has no formulas."""
+
+
+def empty_csv(names: Sequence[str]) -> bytes:
+    """The content of a new file with these columns and no rows."""
+    text = StringIO()
+    csv.writer(text, lineterminator="\n").writerow(names)
+    return text.getvalue().encode("utf-8-sig")  # by the mark Excel knows that it is UTF-8
+
+
+# Bytes, lines and delimiters
 
 
 def _reader(lines: Iterable[str], delimiter: str) -> Any:
@@ -342,24 +377,6 @@ def _no_csv(error: csv.Error) -> str:
         f"a cell of more than {csv.field_size_limit():,} characters; expected short cells, all "
         'quotes (") closed, and commas, semicolons or tabs between cells'
     )
-
-
-@contextmanager
-def _csv_errors(file: Path, reader: Any, before: int) -> Iterator[None]:
-    try:
-        yield
-    except csv.Error as error:
-        line = before + reader.line_num
-        raise InputError(f"{file.name}, line {line}: {_no_csv(error)}") from None
-
-
-def _index_of_first(lines: Sequence[str]) -> int:
-    """Of the lines, the first that is not blank."""
-    return next((i for i, line in enumerate(lines) if line.strip()), 0)
-
-
-def _first_filled(lines: Sequence[str]) -> str:
-    return lines[_index_of_first(lines)] if lines else ""
 
 
 def _record(lines: Sequence[str], i: int) -> str:

@@ -1,4 +1,4 @@
-"""Excel workbooks: one sheet with a header as a table."""
+"""Excel workbooks: one sheet with a header as a table, also as a record that gets more rows."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile, ZipFile
@@ -14,18 +15,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metakel._files import as_path, refuse_bomb, refuse_device
-from metakel.errors import Hint, InputError
+from metakel.errors import Hint, InputError, first_of
 from metakel.io.cleaning import BOUND, read_texts
 from metakel.io.columns import (
-    UNITS_NOTE,
     Column,
     Columns,
     check_names,
     header_at,
     is_header,
     is_units,
+    units_note,
 )
 from metakel.io.schema import Table
+from metakel.io.sheets import SheetText, letters
 from metakel.space.configurations import as_number, distinct, is_numeric, split_unit
 
 SHOWN = 5
@@ -39,9 +41,8 @@ class PerCent(float):
 
 def read_excel(path: str | Path, *, task: str, output: str, sheet: str | None = None) -> Table:
     """A sheet of a workbook (needs openpyxl), by default the first one with these columns."""
-    found = read_sheet(path, sheet, as_text=(task,), having=(task, output))
-    found.refuse_empty()
-    return Table(found.file, found.columns, task, output, notes=found.notes, place=found.place)
+    found = read_sheet(path, sheet, as_text=(task,), having=(task, output)).with_cells()
+    return Table(found.path.name, found.table, task, output, notes=found.notes, place=found.place)
 
 
 def read_sheets(path: str | Path, *, task: str, output: str, sheets: Sequence[str]) -> list[Table]:
@@ -49,25 +50,23 @@ def read_sheets(path: str | Path, *, task: str, output: str, sheets: Sequence[st
 
     Where a sheet has no column of this name, its own name is the task.
     """
+    file, every = Path(path), list(sheets) == ["*"]
     names = list(sheets)
-    if names == ["*"]:
-        with _errors_named(Path(path)):
-            book = load_openpyxl().load_workbook(path, read_only=True)
-            names = list(book.sheetnames)
-            book.close()
+    if every:
+        with _errors_named(file):
+            names = _opened(file.read_bytes()).sheetnames
     found = []
     for name in names:
-        table = read_sheet(path, name, as_text=(task,))
-        if list(sheets) == ["*"] and (output not in table.columns or not table.rows):
+        read = read_sheet(path, name, as_text=(task,))
+        if every and (output not in read.table or not read.rows):
             continue  # a cover
-        table.refuse_empty()
-        columns, place = table.columns, table.place
+        columns = read.with_cells().table
         if task not in columns:
-            columns = {task: Column.of([name] * len(table.rows)), **columns}
-        label = f"{table.file} ({name})"
-        found.append(Table(label, columns, task, output, notes=table.notes, place=place))
+            columns = {task: Column.of([name] * len(read.rows)), **columns}
+        label = f"{file.name} ({name})"
+        found.append(Table(label, columns, task, output, notes=read.notes, place=read.place))
     if not found:
-        raise InputError(f"{Path(path).name} has no sheet with a column {output!r}")
+        raise InputError(f"{file.name} has no sheet with a column {output!r}")
     return found
 
 
@@ -82,18 +81,17 @@ def excel_columns(
 
     Cells of the ``signed`` columns that are shown as per cent are texts, such as "70 %".
     """
-    found = read_sheet(path, sheet, having=having, signed=signed)
-    found.refuse_empty()
-    return {name: column.tolist() for name, column in found.columns.items()}
+    return read_sheet(path, sheet, having=having, signed=signed).with_cells().columns
 
 
 @dataclass(frozen=True, eq=False)
 class SheetTable:
-    """A table in a sheet of a workbook."""
+    """A table in a sheet of a workbook, and the workbook with more rows in it."""
 
-    file: str  # name of the workbook
+    path: Path
+    content: bytes
     sheet: str
-    columns: Columns  # those with a name
+    table: Columns  # those with a name
     header: Mapping[str, int]  # the column of the sheet, from 1, of every name
     top: int  # the row of the header
     rows: tuple[int, ...]  # the row of the sheet that each row of the table stands in
@@ -103,16 +101,72 @@ class SheetTable:
     scales: Mapping[str, float]
     notes: tuple[str, ...]
 
-    def refuse_empty(self) -> None:
-        """Refuse a sheet without a header or without rows."""
-        if not self.header or not self.rows:
-            raise InputError(
-                f"{self.file}, sheet {self.sheet!r}: expected a header and rows below it"
-            )
+    def with_cells(self) -> SheetTable:
+        """The same; a sheet without a header or without rows is refused."""
+        if self.header and self.rows:
+            return self
+        raise InputError(
+            f"{self.path.name}, sheet {self.sheet!r}: expected a header and rows below it"
+        )
+
+    @property
+    def columns(self) -> dict[str, list[Any]]:
+        """The cells by the names of the columns, None for empty ones."""
+        return {name: column.tolist() for name, column in self.table.items()}
 
     def place(self, i: int) -> str:
         """Where a row of the table is found."""
-        return f"row {self.rows[i]} of {self.file}"
+        return f"row {self.rows[i]} of {self.path.name}"
+
+    def next_place(self, i: int) -> str:
+        """Where the new row with this index will be found."""
+        return f"row {self.last + 1 + i} of {self.path.name}"
+
+    def with_rows(self, rows: Sequence[Mapping[str, Any]]) -> bytes:
+        """The content of the file with these rows below the others."""
+        cells = {
+            self.last + 1 + i: {self.header[n]: self._stored(n, v) for n, v in row.items()}
+            for i, row in enumerate(rows)
+        }
+        like = {self.header[name]: row for name, row in self.like.items()}
+        text = SheetText.of(self.content, self.sheet)
+        return text.with_rows(cells, like, (self.top, self.last)) if rows else self.content
+
+    def _stored(self, name: str, value: Any) -> Any:
+        """A value as the cells of its column hold it: 5 is 0.05 where they are shown as 5 %."""
+        scale = self.scales.get(name, 1.0) if is_numeric(value) else 1.0
+        return value if scale == 1.0 else float(f"{value / scale:.15g}")
+
+    def refuse_uncalculated(self, names: Sequence[str]) -> None:
+        """Refuse formulas in these columns that no program has worked out."""
+        columns, rows = {self.header[name] for name in names}, set(self.rows)
+        formulas = SheetText.of(self.content, self.sheet).uncalculated
+        wrong = [f"{letters(c)}{r}" for r, c in formulas if r in rows and c in columns]
+        if wrong:
+            where = ", ".join(wrong[:SHOWN]) + (", ..." if len(wrong) > SHOWN else "")
+            raise InputError(
+                f"{self.path.name}: formulas without a value ({where}), "
+                "which no program has worked out; open the workbook, save it, and come again"
+            )
+
+
+def empty_workbook(
+    names: Sequence[str], sheet: str | None = None, shares: Collection[str] = ()
+) -> bytes:
+    """A workbook of one sheet with a header; columns of ``shares`` are shown as per cent."""
+    book, content = _openpyxl().Workbook(), BytesIO()
+    page = book.active
+    page.title = sheet or "runs"
+    page.append(list(names))
+    for k, cell in enumerate(page[1], start=1):
+        cell.style = "Headline 4"
+        column = page.column_dimensions[letters(k)]
+        column.width = max(10, len(str(cell.value)) + 3)
+        if cell.value in shares:
+            column.number_format = "0.0%"
+    page.freeze_panes = "A2"
+    book.save(content)
+    return content.getvalue()
 
 
 def read_sheet(
@@ -127,58 +181,48 @@ def read_sheet(
 
     Cells of the ``signed`` columns that are shown as per cent are texts, such as "70 %".
     """
-    texts = {name.casefold() for name in signed}
-    file = Path(path)
+    file, with_sign = Path(path), {name.casefold() for name in signed}
     with _errors_named(file):
         refuse_device(as_path(file))
-        _refuse_bomb(file)
-        book = load_openpyxl().load_workbook(file, read_only=True, data_only=True)
-        try:
-            page, top, header, filled = _table(book, sheet, file, having)
-            others = [name for name in book.sheetnames if name != page.title]
-        finally:
-            book.close()
+        content = file.read_bytes()
+        with ZipFile(BytesIO(content)) as archive:
+            refuse_bomb(file, sum(entry.file_size for entry in archive.infolist()))
+        book = _opened(content)
+        page, top, header, filled = _table(book, sheet, file, having)
+    where, notes = f"{file.name}, sheet {page.title!r}", list[str]()
     below = {k: cells for k, cells in filled.items() if k > top}
     repeated = [k for k, cells in below.items() if is_header(cells, header)]
     rows = {k: cells for k, cells in below.items() if k not in repeated}
-    first, *others_below = rows.values() if rows else ([],)
-    units = is_units(first, others_below)
+    first, *others = rows.values() if rows else ([],)
+    units = is_units(first, others)
     rows = dict(list(rows.items())[1:]) if units else rows
-    check_names(filter(None, header), f"{file.name}, sheet {page.title!r}")
-    notes = list[str]()
+    check_names(filter(None, header), where)
+    places = {name: k for k, name in enumerate(header, start=1) if name}
     columns, like, scales = Columns(), dict[str, int](), dict[str, float]()
     written: dict[str, tuple[list[str], NDArray[np.intp]]] = {}
-    for k, name in enumerate(header):
-        if name:
-            cells = {row: c[k] if k < len(c) else None for row, c in rows.items()}
-            where = f"{file.name}, sheet {page.title!r}"
-            if " ".join(name.split()).casefold() in texts:
-                cells |= {
-                    r: f"{100 * v:.15g} %" for r, v in cells.items() if isinstance(v, PerCent)
-                }
-            values, scale = _on_one_scale(name, cells, where, notes)
-            like[name] = max((r for r, v in cells.items() if v is not None), default=0)
-            if isinstance(cells.get(like[name]), PerCent):
-                scales[name] = scale
-            kinds = {type(v) for v in values if v is not None}
-            # Numbers below "2,5" are most often those that were added later.
-            if name not in as_text and str in kinds and kinds <= {str, int, float}:
-                written[name] = distinct([v if isinstance(v, str) else "" for v in values])
-            columns[name] = Column.of(_numbers(values))
+    for name, k in places.items():
+        cells = {row: line[k - 1] if k <= len(line) else None for row, line in rows.items()}
+        if " ".join(name.split()).casefold() in with_sign:
+            shares = {r: v for r, v in cells.items() if isinstance(v, PerCent)}
+            cells |= {r: f"{100 * v:.15g} %" for r, v in shares.items()}
+        values, scale = _on_one_scale(name, cells, where, notes)
+        like[name] = max((r for r, v in cells.items() if v is not None), default=0)
+        if isinstance(cells.get(like[name]), PerCent):
+            scales[name] = scale
+        kinds = {type(v) for v in values if v is not None}
+        # Numbers below "2,5" are most often those that were added later.
+        if name not in as_text and str in kinds and kinds <= {str, int, float}:
+            written[name] = distinct([v if isinstance(v, str) else "" for v in values])
+        columns[name] = Column.of(_numbers(values))
     read = read_texts(written, notes)
     columns |= {name: _beside_numbers(columns[name], column) for name, column in read.items()}
-    if others and sheet is None:
-        aside = f"(there are also {', '.join(others)})"
-        notes.append(f"read from the sheet {page.title!r} {aside}")
-    if units:
-        notes.append(f"{UNITS_NOTE}: {', '.join(str(c) for c in first if c is not None)}")
+    if sheet is None and (unread := [name for name in book.sheetnames if name != page.title]):
+        notes.append(f"read from the sheet {page.title!r} (there are also {', '.join(unread)})")
+    notes += units_note(first) if units else []
     if repeated:
-        shown = ", ".join(map(str, repeated[:SHOWN])) + (" ..." if len(repeated) > SHOWN else "")
-        notes.append(f"the header is repeated in row {shown}")
-    places = {name: k for k, name in enumerate(header, start=1) if name}
-    last = max(filled, default=1)
+        notes.append(f"the header is repeated in row {first_of(repeated, SHOWN)}")
     return SheetTable(
-        *(file.name, page.title, columns, places, top, tuple(rows), last),
+        *(file, content, page.title, columns, places, top, tuple(rows), max(filled, default=1)),
         *(like, scales, tuple(notes)),
     )
 
@@ -196,28 +240,20 @@ def _table(
             f"{file.name} has no sheet {wanted!r}; found {', '.join(book.sheetnames)}",
             Hint("name one of them", "sheet=...", "--sheet NAME"),
         )
-    tables = []
+    names, tables = {name.casefold() for name in having}, []
     for page in book.worksheets if wanted is None else [book[wanted]]:
         cells = ([_value(cell) for cell in row] for row in page.iter_rows())
         filled = {k: row for k, row in enumerate(cells, start=1) if row.count(None) < len(row)}
-        top, header = _header(filled)
-        tables.append((page, top, header, filled))
-    return max(
-        tables,
-        key=lambda found: (
-            len({name.casefold() for name in having} & {name.casefold() for name in found[2]}),
-            sum(map(bool, found[2])) > 1 and len(found[3]) > 1,
-            len(found[3]) > 0,
-        ),
-    )
-
-
-def _header(filled: Mapping[int, Sequence[Any]]) -> tuple[int, list[str]]:
-    """The row and the names of the header; a title above a table is none."""
-    if not filled:
-        return 1, []
-    row = list(filled)[header_at(list(filled.values()))]
-    return row, ["" if cell is None else str(cell).strip() for cell in filled[row]]
+        # A title above a table is none of its header.
+        top = list(filled)[header_at(list(filled.values()))] if filled else 1
+        header = ["" if cell is None else str(cell).strip() for cell in filled.get(top, ())]
+        worth = (
+            len(names & {name.casefold() for name in header}),
+            sum(map(bool, header)) > 1 and len(filled) > 1,
+            len(filled) > 0,
+        )
+        tables.append((worth, (page, top, header, filled)))
+    return max(tables, key=lambda found: found[0])[1]
 
 
 def _value(cell: Any) -> Any:
@@ -301,7 +337,7 @@ def _beside_numbers(column: Column, read: Column) -> Column:
     )
 
 
-def load_openpyxl() -> Any:
+def _openpyxl() -> Any:
     """The package that reads workbooks."""
     try:
         import openpyxl  # type: ignore[import-untyped,import-not-found,unused-ignore]
@@ -310,9 +346,8 @@ def load_openpyxl() -> Any:
     return openpyxl
 
 
-def _refuse_bomb(file: Path) -> None:
-    with ZipFile(file) as archive:
-        refuse_bomb(file, sum(entry.file_size for entry in archive.infolist()))
+def _opened(content: bytes) -> Any:
+    return _openpyxl().load_workbook(BytesIO(content), read_only=True, data_only=True)
 
 
 @contextmanager

@@ -8,20 +8,23 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from math import isclose, isfinite, isnan, nan
+from math import isclose, isnan, nan
 from pathlib import Path
 from typing import Any
 
 from metakel.curves import Curve, from_one
 from metakel.errors import InputError, MetaKelError, first_of
-from metakel.io.merge import StudyRun, join_studies
+from metakel.io.columns import Column, numbered
 from metakel.io.schema import Table
-from metakel.io.stopped import TaskCurves, expected_ends
+from metakel.io.stopped import NOISE, TaskCurves, expected_ends
 from metakel.space import Float, Parameter
 from metakel.space.configurations import is_numeric
-from metakel.space.space import from_distribution
+from metakel.space.infer import merge_spaces
+from metakel.space.parameters import from_distribution
 
 TASK, OUTPUT = "study", "value"
+# The value of a parameter that a run does not have; None may be one of its choices.
+ABSENT = float("nan")
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,46 +68,47 @@ def read_optuna(source: Any) -> Table:
         raise InputError(
             f"found no Optuna studies in {source!r}; expected a storage or studies{why}"
         )
-    runs, known = with_predicted_ends(studies)
-    metrics = {study.metric for study in studies} - {""}
-    found = join_studies(
-        "Optuna",
-        [(s.study_name, s.parameters, rows) for s, rows in zip(studies, runs, strict=True)],
-        task=TASK,
-        output=metrics.pop() if len(metrics) == 1 else OUTPUT,
-        minimize=studies[0].minimize,
-        failed=sum(study.failed for study in studies) - known,
-        notes=(*skipped, *_left_out(studies, known)),
-    )
-    return replace(found, curves={s.study_name: _task_curves(s).whole for s in studies if s.curves})
-
-
-def with_predicted_ends(studies: Sequence[RecordedStudy]) -> tuple[list[list[StudyRun]], int]:
-    """The runs of each study, pruned ones by the end that is to be expected of them; how many."""
-    ends = expected_ends([_task_curves(study) for study in studies], minimize=studies[0].minimize)
-    runs: list[list[StudyRun]] = []
-    for study, found in zip(studies, ends, strict=True):
-        stopped = [params for params, _ in study.curves if params is not None]
-        taken: list[StudyRun] = [
-            (params, *end)
-            for params, end in zip(stopped, found.stopped, strict=True)
-            if end is not None
-        ]
-        whole: list[StudyRun] = list(study.rows)
-        if taken:
-            whole = [(params, value, found.noise_std) for params, value in study.rows]
-        runs.append([*whole, *taken])
-    return runs, sum(len(rows) - len(s.rows) for rows, s in zip(runs, studies, strict=True))
-
-
-def _task_curves(study: RecordedStudy) -> TaskCurves:
-    values = [value for _, value in study.rows if isfinite(value)]
-    best = min if study.minimize else max
-    return TaskCurves(
-        tuple(curve for params, curve in study.curves if params is None),
-        tuple(curve for params, curve in study.curves if params is not None),
-        best(values, default=nan),
-    )
+    minimize, labels = studies[0].minimize, numbered([study.study_name for study in studies])
+    tasks = [
+        TaskCurves.of(
+            (curve for params, curve in study.curves if params is None),
+            (curve for params, curve in study.curves if params is not None),
+            (value for _, value in study.rows),
+            minimize,
+        )
+        for study in studies
+    ]
+    runs = list[tuple[str, Mapping[str, Any], float, float]]()
+    found = zip(labels, studies, expected_ends(tasks, minimize=minimize), strict=True)
+    for label, study, ends in found:
+        pruned = [params for params, _ in study.curves if params is not None]
+        runs += [(label, *run) for run in ends.of_runs(study.rows, pruned)]
+    taken = len(runs) - sum(len(study.rows) for study in studies)
+    own = [(label, p) for label, s in zip(labels, studies, strict=True) for p in s.parameters]
+    space, notes, conflicts = merge_spaces(own)
+    names, metrics = dict.fromkeys(p.name for _, p in own), {s.metric for s in studies} - {""}
+    output = metrics.pop() if len(metrics) == 1 else OUTPUT
+    label_of, output = (f"optuna.{name}" if name in names else name for name in (TASK, output))
+    columns = {label_of: Column.of([label for label, *_ in runs])}
+    for name in names:
+        if name in space.names or name in conflicts:
+            columns[name] = Column.of([params.get(name, ABSENT) for _, params, *_ in runs])
+    columns[output] = Column.of([value for _, _, value, _ in runs])
+    noisy = any(noise_std == noise_std for *_, noise_std in runs)
+    if noisy:
+        columns[NOISE] = Column.of([noise_std for *_, noise_std in runs])
+    return Table(
+        "Optuna", columns, label_of, output, space, minimize,
+        failed=sum(study.failed for study in studies) - taken,
+        notes=(*notes, *skipped, *_left_out(studies, taken)),
+        conflicts=conflicts,
+        noise=NOISE if noisy else None,
+        curves={
+            study.study_name: task.whole
+            for study, task in zip(studies, tasks, strict=True)
+            if study.curves
+        },
+    )  # fmt: skip
 
 
 def _left_out(studies: Sequence[RecordedStudy], known: int) -> tuple[str, ...]:
@@ -148,11 +152,9 @@ class Studies:
         for name in self.names or ():
             if not any(fnmatchcase(study, name) for study in known):
                 raise InputError(f"no study {name!r}; found {', '.join(known[:10])}")
-        return [
-            study
-            for study in found
-            if self.names is None or any(fnmatchcase(study.study_name, n) for n in self.names)
-        ]
+        if self.names is None:
+            return found
+        return [s for s in found if any(fnmatchcase(s.study_name, name) for name in self.names)]
 
     def wants(self, study: Any) -> bool:
         """Whether to learn from a study; an error of ``where`` is about this one."""
@@ -160,15 +162,6 @@ class Studies:
             return self.where is None or bool(self.where(study))
         except Exception as error:  # whatever a function of the user's own raises
             raise InputError(f"where raised {error!r}") from error
-
-    def check_renamed(self, records: Sequence[RecordedStudy]) -> None:
-        """Refuse new names of parameters that no study has."""
-        known = {p.name for record in records for p in record.parameters}
-        for old in self.rename if records else ():
-            if old not in known:
-                raise InputError(
-                    f"rename has {old!r}, which no study has; found {first_of(sorted(known))}"
-                )
 
 
 def recorded_studies(source: Any) -> tuple[list[RecordedStudy], list[str]]:
@@ -179,16 +172,21 @@ def recorded_studies(source: Any) -> tuple[list[RecordedStudy], list[str]]:
     chosen = source if isinstance(source, Studies) else Studies(source)
     if not isinstance(chosen.rename, Mapping):
         raise InputError(f"rename is {chosen.rename!r}; expected a dict of new names by old ones")
-    as_they_are, records, skipped = list[RecordedStudy](), list[RecordedStudy](), list[str]()
+    records, skipped, names, read = list[RecordedStudy](), list[str](), set[str](), False
     for study in chosen.load():
         try:
             if chosen.wants(study):
                 with _storage_errors("it"):
-                    as_they_are.append(_record(study))
-                records.append(_renamed(as_they_are[-1], chosen.rename))
+                    record = _record(study)
+                read, names = True, names | {p.name for p in record.parameters}
+                records.append(_renamed(record, chosen.rename))
         except InputError as error:
             skipped.append(f"study {study.study_name!r} is left out: {error.message}")
-    chosen.check_renamed(as_they_are)
+    for old in chosen.rename if read else ():
+        if old not in names:
+            raise InputError(
+                f"rename has {old!r}, which no study has; found {first_of(sorted(names))}"
+            )
     fitting = [record for record in records if record.rows and record.parameters]
     down = sum(2 * record.minimize - 1 for record in fitting)
     if fitting and down == 0:
@@ -236,24 +234,22 @@ def _is_number(parameter: Parameter) -> bool:
 
 
 def _renamed(record: RecordedStudy, names: Mapping[str, str]) -> RecordedStudy:
-    if not names or not any(p.name in names for p in record.parameters):
+    if not any(p.name in names for p in record.parameters):
         return record
     if both := [n for n in names if {n, names[n]} <= {p.name for p in record.parameters}]:
         raise InputError(f"it has both {both[0]!r} and {names[both[0]]!r}, which is its new name")
+
+    def new(params: Mapping[str, Any]) -> dict[str, Any]:
+        return {names.get(name, name): value for name, value in params.items()}
+
     return replace(
         record,
         parameters=tuple(
             replace(p, name=names.get(p.name, p.name))  # type: ignore[type-var]
             for p in record.parameters
         ),
-        rows=tuple(
-            ({names.get(n, n): v for n, v in params.items()}, value)
-            for params, value in record.rows
-        ),
-        curves=tuple(
-            (None if params is None else {names.get(n, n): v for n, v in params.items()}, curve)
-            for params, curve in record.curves
-        ),
+        rows=tuple((new(params), value) for params, value in record.rows),
+        curves=tuple((params and new(params), curve) for params, curve in record.curves),
     )
 
 

@@ -17,14 +17,13 @@ from numpy.typing import NDArray
 from metakel._arrays import Array
 from metakel.errors import Hint, InputError, typed_list
 from metakel.io.cleaning import MOSTLY, odd_values
-from metakel.io.columns import MIN_ROWS, UNNAMED, Column, Mask, counts_rows
-from metakel.io.read import Rows, clean_rows, prepare
-from metakel.io.relations import InputTable, find_blends, find_sums, nearly_sums
-from metakel.io.schema import Schema, Table, TaskLabels, known_export
+from metakel.io.columns import MIN_ROWS, UNNAMED, Column, Mask, TaskLabels, counts_rows
+from metakel.io.rows import CleanRows, Rows
+from metakel.io.schema import Schema, Table, known_export
 from metakel.io.words import is_bookkeeping, is_metric, is_score, is_time
-from metakel.space import Categorical, Condition, Fixed, Float, Parameter, Space, infer_space
+from metakel.space import Categorical, Condition, Fixed, Parameter, Space, infer_space
 from metakel.space.configurations import as_number, is_missing
-from metakel.space.infer import DATE, MOST_CATEGORIES
+from metakel.space.infer import DATE, MOST_CATEGORIES, with_sums
 
 # Whole numbers below this are exact as floats.
 EXACT = 2.0**53
@@ -56,36 +55,34 @@ def propose(source: Table, **options: Any) -> Schema:
     return proposal(source, **options)[0]
 
 
-def proposal(source: Table, **options: Any) -> tuple[Schema, Rows]:
+def proposal(source: Table, **options: Any) -> tuple[Schema, CleanRows]:
     """The schema, and the rows that were cleaned on the way."""
     source = known_export(source, _named(options))
-    schema, notes, later = Schema.of(source, **options), list(source.notes), list[str]()
+    schema, notes, on_outputs = Schema.of(source, **options), list(source.notes), list[str]()
     if options.get("minimize", source.minimize) is None and is_score(source.output):
         said = "larger is taken as better; if smaller is, say so (minimize=True, --minimize)"
         notes.append(f"{source.output}: {said}")
-    prepared = prepare(source, schema, notes, later)
-    table = prepared.table
+    table = Rows.of(source, schema, notes, on_outputs)
     recorded = source.space is not None and schema.space is source.space
-    if recorded:
-        assert source.space is not None
-        space = recorded_space(table, source.space, source.conflicts, notes)
-        schema = replace(schema, space=space)
+    if source.space is not None and recorded:
+        schema = replace(schema, space=recorded_space(table, source.space, source.conflicts, notes))
         table = replace(table, schema=schema)
     names, doubtful = choose_inputs(table, notes)
-    notes += later
+    notes += on_outputs
     schema = replace(schema, inputs=names)
-    rows = clean_rows(replace(prepared, table=replace(table, schema=schema)), notes)
-    if schema.space is None:
+    rows, space = CleanRows.of(replace(table, schema=schema), notes), schema.space
+    if space is None:
         space = _inferred(rows, schema, notes)
-        schema = replace(schema, space=space, categories=(), log=None)
-    elif recorded and schema.sums is None and schema.space is not None:
-        schema = replace(schema, space=_with_sums(schema.space, rows.cells, notes))
+    if schema.sums is not None:
+        space = replace(space, sums=()).summing(schema.sums)
+    elif recorded or schema.space is None:
+        space = with_sums(space, rows.cells, notes)
     notes += _odd(rows) + _two_names(table)
-    if schema.sums is not None and schema.space is not None:
-        space = replace(schema.space, sums=()).summing(schema.sums)
-        schema = replace(schema, space=space, sums=None)
-    schema = replace(schema, notes=tuple(notes), doubtful=doubtful)
-    return schema, replace(rows, table=replace(rows.table, schema=schema))
+    schema = replace(
+        schema, space=space, categories=(), log=None, sums=None, notes=tuple(notes),
+        doubtful=doubtful,
+    )  # fmt: skip
+    return schema, replace(rows, rows=replace(rows.rows, schema=schema))
 
 
 def _named(options: Mapping[str, Any]) -> set[str]:
@@ -97,7 +94,7 @@ def _named(options: Mapping[str, Any]) -> set[str]:
     return {name for name in asked if isinstance(name, str)}
 
 
-def choose_inputs(table: InputTable, notes: list[str]) -> tuple[tuple[str, ...], dict[str, str]]:
+def choose_inputs(table: Rows, notes: list[str]) -> tuple[tuple[str, ...], dict[str, str]]:
     """The inputs: as given, by the space, or all columns that look like settings.
 
     Also the columns that may be settings after all, each with what speaks against it.
@@ -109,9 +106,8 @@ def choose_inputs(table: InputTable, notes: list[str]) -> tuple[tuple[str, ...],
         names = tuple(name for name in schema.space.names if name in table.columns)
     else:
         names, doubtful = _guess(table, notes)
-    roles: dict[str, str] = {}
-    asked = [("the task", schema.roles.task), ("the output", schema.roles.output)]
-    for role, name in (*asked, *(("an input", name) for name in names)):
+    roles = {schema.roles.task: "the task"}
+    for role, name in (("the output", schema.roles.output), *(("an input", n) for n in names)):
         if name in roles:
             raise InputError(
                 f"column {name!r} is named as {roles[name]} and as {role}; expected one of them"
@@ -120,7 +116,7 @@ def choose_inputs(table: InputTable, notes: list[str]) -> tuple[tuple[str, ...],
     return names, doubtful
 
 
-def _guess(table: InputTable, notes: list[str]) -> tuple[tuple[str, ...], dict[str, str]]:
+def _guess(table: Rows, notes: list[str]) -> tuple[tuple[str, ...], dict[str, str]]:
     schema = table.schema
     said = {*schema.categories, *schema.defaults, *(schema.log or ())}
     excluded = {*schema.exclude}
@@ -158,7 +154,7 @@ def _guess(table: InputTable, notes: list[str]) -> tuple[tuple[str, ...], dict[s
 
 
 def recorded_space(
-    table: InputTable, space: Space, conflicts: Mapping[str, str], notes: list[str]
+    table: Rows, space: Space, conflicts: Mapping[str, str], notes: list[str]
 ) -> Space:
     """The parameters to learn from, of those that the source knows; notes name the others.
 
@@ -211,13 +207,13 @@ def condition_note(condition: Condition) -> str:
     return f"{condition.name} is there only {condition.describe()}: a conditional parameter"
 
 
-def _reason(table: InputTable, name: str) -> str:
+def _reason(table: Rows, name: str) -> str:
     """Why a column cannot be a setting; empty if it can."""
     column, tasks = table.columns[name], len(table.labels.names)
     several = tasks + bool((table.labels.codes < 0).any()) > 1
     if UNNAMED.fullmatch(name):
         return "has no name of its own"
-    if several and (counts_rows(column) or _counts_runs(table, column)):
+    if several and (counts_rows(column) or _numbers_runs(table, column, in_order=True)):
         return "is a running number"
     # With one row per task every column describes the task.
     if tasks < len(table.labels.codes) and _constant_in_tasks(column, table.labels):
@@ -232,22 +228,19 @@ def _reason(table: InputTable, name: str) -> str:
     return absent or _no_choices(column) or _status(table, column)
 
 
-def _doubt(table: InputTable, name: str, known: Mask) -> str:
-    """What speaks against a column that could be a setting.
-
-    ``known`` (n,) are rows of which most cells are: a failed run may lack everything.
-    """
+def _doubt(table: Rows, name: str, known: Mask) -> str:
+    """What speaks against a column that could be a setting; of a failed run few cells are known."""
     column, failed = table.columns[name], known & ~np.isfinite(table.outputs)
     keys = column.keys()[~column.missing]
     if (keys == keys[0]).all():  # kept fixed, which changes nothing
         return ""
     values = column.take(~column.missing)
-    if is_bookkeeping(name, numbers=values.dtype.kind in "iuf"):
+    numeric = values.dtype.kind in "iuf"
+    if is_bookkeeping(name, numbers=numeric):
         return "looks like bookkeeping, by its name"
-    if values.dtype.kind not in "iuf":
+    if not numeric:
         return ""
-    numbers = values.astype(np.float64)
-    lacking, n = column.missing, len(numbers)
+    numbers, n, lacking = values.astype(np.float64), len(values), column.missing
 
     @cache
     def distinct() -> int:  # a sort of the column, which hardly any setting needs
@@ -276,34 +269,27 @@ def _doubt(table: InputTable, name: str, known: Mask) -> str:
     return ""
 
 
-def _counts_runs(table: InputTable, column: Column) -> bool:
-    """Whether it numbers the rows of every task, from one and the same number on."""
-    if column.levels is not None or column.values.dtype.kind not in "iu" or column.missing.any():
-        return False
-    firsts = set()
-    for code, rows in table.tasks:
-        numbers = column.values[rows]
-        if code < 0 or len(rows) < MIN_ROWS or (np.diff(numbers) != 1).any():
-            return False
-        firsts.add(int(numbers[0]))
-    return len(firsts) == 1
-
-
-def _numbers_runs(table: InputTable, column: Column) -> bool:
-    """Whether it counts the rows of every task, in any order, and some rows may be gone."""
+def _numbers_runs(table: Rows, column: Column, *, in_order: bool = False) -> bool:
+    """Whether it counts the rows of every task, with some gone, or from one number on in order."""
     if column.levels is not None or column.missing.any() or len(table.tasks) < 2:
         return False
-    for _, rows in table.tasks:
-        numbers, n = np.unique(column.values[rows]), len(rows)
-        gone = n / MOSTLY - n
-        if n < MIN_ROWS or len(numbers) < n or (numbers != np.rint(numbers)).any():
+    runs = [column.values[rows] for _, rows in table.tasks]
+    if min(map(len, runs)) < MIN_ROWS:
+        return False
+    if in_order:
+        whole, all_named = column.values.dtype.kind in "iu", (table.labels.codes >= 0).all()
+        steady = whole and all((np.diff(numbers) == 1).all() for numbers in runs)
+        return bool(all_named and steady and len({int(numbers[0]) for numbers in runs}) == 1)
+    for numbers in map(np.sort, runs):
+        n, gone = len(numbers), len(numbers) / MOSTLY - len(numbers)
+        if (np.diff(numbers) == 0).any() or (numbers != np.rint(numbers)).any():
             return False
         if not 0 <= numbers[0] <= 1 + gone or numbers[-1] - numbers[0] >= n + gone:
             return False
     return True
 
 
-def _status(table: InputTable, column: Column) -> str:
+def _status(table: Rows, column: Column) -> str:
     """A text that varies, but not among the runs that have an output."""
     if column.levels is None or len(column.texts) < 2:
         return ""
@@ -312,7 +298,8 @@ def _status(table: InputTable, column: Column) -> str:
     return f"is {used[0]!r} in every run with an output" if len(used) == 1 else ""
 
 
-def _follows_output(table: InputTable, column: Column) -> bool:
+def _follows_output(table: Rows, column: Column) -> bool:
+    """Whether it explains the output of every task, by Spearman's correlation of ranks."""
     values = np.zeros(len(column))
     values[~column.missing] = column.take(~column.missing)
     found = False
@@ -320,7 +307,9 @@ def _follows_output(table: InputTable, column: Column) -> bool:
         present = rows[~column.missing[rows]]
         if len(present) < MIN_ROWS:
             continue
-        if abs(_rank_correlation(values[present], table.outputs[present])) < TOO_GOOD:
+        # Ties are in the order of their rows.
+        ranks = [np.argsort(np.argsort(v[present], kind="stable")) for v in (values, table.outputs)]
+        if abs(np.asarray(np.corrcoef(ranks))[0, 1]) < TOO_GOOD:
             return False  # as most settings do in the first task
         found = True
     return found
@@ -332,16 +321,15 @@ def _no_choices(column: Column) -> str:
     if not levels:
         return ""
     if all(
-        isinstance(v, date | timedelta) or (isinstance(v, str) and DATE.fullmatch(v.strip()))
+        DATE.fullmatch(v.strip()) if isinstance(v, str) else isinstance(v, date | timedelta)
         for v in levels
     ):
         return f"holds dates or times ({levels[0]})"
-    texts = column.texts
+    texts, present = column.texts, int((~column.missing).sum())
     if sum(as_number(text) is not None for text in texts) >= MOSTLY * len(levels):
         return ""  # numbers, written in some way or other
-    present = int((~column.missing).sum())
-    many = len(texts) > MOST_CATEGORIES
-    if many or (present >= MIN_ROWS and len(texts) >= MOSTLY * present):
+    most_differ = present >= MIN_ROWS and len(texts) >= MOSTLY * present
+    if len(texts) > MOST_CATEGORIES or most_differ:
         return f"holds {len(texts)} different texts, as ids and free text do"
     return ""
 
@@ -362,23 +350,16 @@ def _constant_in_tasks(column: Column, labels: TaskLabels) -> bool:
 
 def _many_digits(numbers: Array) -> bool:
     """Whether most numbers have more digits than people write."""
-    short: list[bool] = [float(f"{v:.{DIGITS_OF_SETTINGS}g}") == v for v in numbers[:1000].tolist()]
-    return 2 * sum(short) < len(short)
+    some = numbers[:1000].tolist()
+    return bool(2 * sum(float(f"{v:.{DIGITS_OF_SETTINGS}g}") == v for v in some) < len(some))
 
 
-def _rank_correlation(x: Array, y: Array) -> float:
-    """Spearman's, with ties in the order of their rows."""
-    ranks = [np.argsort(np.argsort(v, kind="stable")).astype(np.float64) for v in (x, y)]
-    x, y = (rank - rank.mean() for rank in ranks)
-    return float(x @ y / np.sqrt((x @ x) * (y @ y)))
-
-
-def _inferred(rows: Rows, schema: Schema, notes: list[str]) -> Space:
+def _inferred(rows: CleanRows, schema: Schema, notes: list[str]) -> Space:
     """The space that the values of the inputs suggest.
 
     Columns with holes are floats in most files; those of whole numbers become such.
     """
-    cells: dict[str, NDArray[Any]] = dict(rows.cells)
+    cells = rows.cells
     whole = [name for name in cells if name in rows.holed and _whole_floats(cells[name])]
     cells |= {name: cells[name].astype(np.int64) for name in whole}
     space, guesses = infer_space(cells, log=schema.log, categories=schema.categories)
@@ -388,22 +369,21 @@ def _inferred(rows: Rows, schema: Schema, notes: list[str]) -> Space:
         "(a space can say otherwise)"
         for name in whole
     ]
-    space = space.conditioned(rows.conditions)
-    return space if schema.sums is not None else _with_sums(space, cells, notes)
+    return space.conditioned(rows.conditions)
 
 
-def _odd(rows: Rows) -> list[str]:
+def _odd(clean: CleanRows) -> list[str]:
     """Notes on numbers that look like slips, of the output and of inputs."""
-    measured = np.where(rows.table.measured, rows.table.outputs, np.nan)
-    found = [odd_values(rows.table.schema.roles.output, measured, rows.source.place)]
-    for name, column in rows.table.columns.items():
+    rows = clean.rows
+    numbers = {rows.schema.roles.output: np.where(rows.measured, rows.outputs, np.nan)}
+    for name, column in rows.columns.items():
         if column.levels is None and column.values.dtype.kind in "iuf":
-            numbers = np.where(column.missing, np.nan, column.values.astype(np.float64))
-            found.append(odd_values(name, numbers, rows.source.place))
+            numbers[name] = np.where(column.missing, np.nan, column.values.astype(np.float64))
+    found = (odd_values(name, values, rows.source.place) for name, values in numbers.items())
     return [note for note in found if note]
 
 
-def _two_names(table: InputTable) -> list[str]:
+def _two_names(table: Rows) -> list[str]:
     """Notes on columns that may be one parameter under two names.
 
     They are never filled together, together always, and over ranges that overlap.
@@ -431,30 +411,6 @@ def _overlap(one: Column, other: Column) -> bool:
         return False
     x, y = (column.values[~column.missing].astype(np.float64) for column in (one, other))
     return bool(max(x.min(), y.min()) < min(x.max(), y.max()))
-
-
-def _with_sums(space: Space, cells: Mapping[str, NDArray[Any]], notes: list[str]) -> Space:
-    """The space with the sums that all rows keep."""
-    optional = {c.name for c in space.conditions}
-    numbers = [p.name for p in space.parameters if isinstance(p, Float) and p.name not in optional]
-    if len({len(cells[name]) for name in numbers}) != 1:
-        return space
-    columns = {name: cells[name].astype(np.float64) for name in numbers}
-    found = find_sums(columns)
-    if not found and (nearly := nearly_sums(columns)):
-        total, count = nearly
-        notes.append(
-            f"{total} in all rows but {count}: if every suggestion should keep it, say so "
-            f"(sums=[{str(total)!r}], --sum '{total}'), and look at these rows"
-        )
-    elif not found:
-        found = find_blends(columns)
-    notes += [
-        f"{total} in all rows: every suggestion keeps it, unless other sums are said (sums=[...], "
-        "--sum)"
-        for total in found
-    ]
-    return space.summing(found)
 
 
 def _whole_floats(values: NDArray[Any]) -> bool:

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from metakel._arrays import shown
 from metakel.errors import Hint, InputError
@@ -66,28 +65,6 @@ class Table:
     conflicts: Mapping[str, str] = field(default_factory=dict)
     noise: str | None = None
     curves: Mapping[str, Sequence[Mapping[int, float]]] = field(default_factory=dict)
-
-
-def renamed(sources: Sequence[Table], names: Mapping[str, str]) -> list[Table]:
-    """The sources with other names of columns; one that has the new name already keeps it."""
-    found = {name for source in sources for name in source.columns}
-    for old in names:
-        if old not in found:
-            raise InputError(f"no column {old!r} to rename; found {', '.join(sorted(found))}")
-    return [_renamed(source, names) for source in sources]
-
-
-def _renamed(source: Table, names: Mapping[str, str]) -> Table:
-    columns = dict(source.columns)
-    for old, new in names.items():
-        if old in columns and new in columns:
-            raise InputError(
-                f"{source.name} has both columns {old!r} and {new!r}; expected one of them, as "
-                f"{old!r} is renamed"
-            )
-    found = {names.get(name, name): column for name, column in columns.items()}
-    task, output = (names.get(name, name) for name in (source.task, source.output))
-    return replace(source, columns=found, task=task, output=output)
 
 
 @dataclass(frozen=True)
@@ -266,52 +243,6 @@ class Report:
         return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
 
 
-@dataclass(frozen=True, eq=False)
-class TaskLabels:
-    """Which task each row belongs to: ``codes`` (n,) into ``names``; -1 without a task."""
-
-    codes: NDArray[np.intp]
-    names: tuple[str, ...]
-
-    @classmethod
-    def of(cls, column: Column, notes: list[str]) -> TaskLabels:
-        """1 and "1" in one column may be one task or two, and are refused.
-
-        Labels that differ only in case or spaces are one task, with a note.
-        """
-        if column.levels is None:
-            found, where = np.unique(column.values[~column.missing], return_inverse=True)
-            levels: list[Any] = found.tolist()
-            codes = np.full(len(column), -1, dtype=np.intp)
-            codes[~column.missing] = where
-        else:
-            levels, codes = column.levels, np.where(column.missing, -1, column.values)
-        present = np.flatnonzero(np.bincount(codes[codes >= 0], minlength=len(levels)))
-        labels: dict[str, Any] = {}
-        spellings: dict[str, dict[str, None]] = {}
-        for label in (levels[i] for i in present):
-            if isinstance(label, dict | set | np.ndarray):
-                raise InputError(f"a task is called {label!r}; expected text or numbers")
-            other = labels.setdefault(str(label), label)
-            if other != label:
-                raise InputError(
-                    f"task labels {other!r} and {label!r} are written alike; expected labels of "
-                    "one type, or two that differ as text"
-                )
-            spellings.setdefault(" ".join(str(label).split()).casefold(), {})[str(label)] = None
-        names = [next(iter(several)) for several in spellings.values()]
-        index = {label: i for i, several in enumerate(spellings.values()) for label in several}
-        twins = [list(several) for several in spellings.values() if len(several) > 1]
-        if twins:
-            shown = " and ".join(map(repr, twins[0]))
-            more = f" (and {len(twins) - 1} more)" if len(twins) > 1 else ""
-            notes.append(f"task labels {shown} differ only in case or spaces: one task{more}")
-        # The last entry is for the code -1.
-        table = np.full(len(levels) + 1, -1, dtype=np.intp)
-        table[present] = [index[str(levels[i])] for i in present]
-        return cls(table[codes], tuple(names))
-
-
 # Tables that other tools export
 
 
@@ -325,19 +256,6 @@ class Export:
     metric: str  # prefix of measured values
     bookkeeping: str  # regular expression of columns that say nothing of a configuration
     state: str = ""  # the column that says whether a run is done
-
-    def wrote(self, names: Collection[str]) -> bool:
-        """Whether a table with these columns is one of its own."""
-        return all(any(re.fullmatch(mark, name) for name in names) for mark in self.marks)
-
-    def renamed(self, name: str, asked: Collection[str]) -> str:
-        """A column without the prefix, unless it was asked for with it."""
-        if name in asked:
-            return name
-        short = name.removeprefix(self.parameter)
-        metric = bool(self.metric) and name.startswith(self.metric)
-        wanted = name.removeprefix(self.metric) if metric else ""
-        return wanted if wanted in asked else short
 
 
 EXPORTS = (
@@ -383,10 +301,15 @@ def without_prefixes(
 
     Columns that are asked for stay; a table of no known tool stays as it is.
     """
-    export = next((one for one in EXPORTS if one.wrote(columns)), None)
-    if export is None:
+    for export in EXPORTS:
+        if all(any(re.fullmatch(mark, name) for name in columns) for mark in export.marks):
+            break
+    else:
         return dict(columns), ()
-    names = {name: export.renamed(name, asked) for name in columns}
+    names = {name: name for name in columns}
+    for name in columns.keys() - set(asked):
+        metric = name.removeprefix(export.metric)
+        names[name] = metric if metric in asked else name.removeprefix(export.parameter)
     parameters = {new for name, new in names.items() if new != name}  # one may be called number
     kept = {old for old, new in names.items() if new in asked and old not in parameters}
     own = {name for name in columns if re.fullmatch(export.bookkeeping, name)}

@@ -8,10 +8,10 @@ row for every step of a run and are folded to one row for every run.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import inf, isfinite, nan
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -19,8 +19,11 @@ from metakel._arrays import is_number
 from metakel.curves import Curve, CurveModel, from_one
 from metakel.errors import Hint, InputError
 from metakel.io.columns import Column
-from metakel.io.merge import NOISE
 from metakel.io.schema import Table
+
+NOISE = "metakel.noise"  # a column with what is known of how far ends may be off
+T = TypeVar("T")
+Run = tuple[int, Curve]  # its first row, and its values by step, from 1
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,18 @@ class TaskCurves:
     stopped: tuple[Curve, ...]  # of the others
     best: float  # value of the task; nan where there is none
 
+    @classmethod
+    def of(
+        cls,
+        whole: Iterable[Curve],
+        stopped: Iterable[Curve],
+        values: Iterable[float],
+        minimize: bool,
+    ) -> TaskCurves:
+        """With the best of the finite values."""
+        best = (min if minimize else max)(filter(isfinite, values), default=nan)
+        return cls(tuple(whole), tuple(stopped), best)
+
 
 @dataclass(frozen=True)
 class Ends:
@@ -39,6 +54,15 @@ class Ends:
     # End and noise of each stopped run; None where nothing can be said of it.
     stopped: tuple[tuple[float, float] | None, ...]
     noise_std: float  # of runs that were made to their end: only ratios of noise count
+
+    def of_runs(
+        self, whole: Iterable[tuple[T, float]], stopped: Iterable[T]
+    ) -> list[tuple[T, float, float]]:
+        """Each run that counts, its value or expected end, and its noise, where ends count."""
+        pairs = zip(stopped, self.stopped, strict=True)
+        early = [(run, *end) for run, end in pairs if end is not None]
+        noise_std = self.noise_std if early else nan
+        return [*((run, value, noise_std) for run, value in whole), *early]
 
 
 def expected_ends(tasks: Sequence[TaskCurves], *, minimize: bool) -> list[Ends]:
@@ -62,32 +86,12 @@ def ends_of(model: CurveModel, task: TaskCurves) -> Ends:
     found: list[tuple[float, float] | None] = []
     for curve in task.stopped:
         end, noise_std = model.predict(curve, curves, steps)
-        if not (isfinite(end) and 0 < noise_std < inf):
-            found.append(None)
-        elif isfinite(task.best):
-            limited = max(end, task.best) if model.minimize else min(end, task.best)
-            found.append((limited, noise_std))
-        else:
-            found.append((end, noise_std))
+        known = isfinite(end) and 0 < noise_std < inf
+        if isfinite(task.best):
+            end = (max if model.minimize else min)(end, task.best)
+        found.append((end, noise_std) if known else None)
     usual = model.predict(max(task.whole, key=max), curves, steps)[1]
     return Ends(tuple(found), usual)
-
-
-@dataclass(frozen=True)
-class _Run:
-    """The first of its rows, and its values by step, from 1."""
-
-    row: int
-    task: Any
-    curve: Mapping[int, float]
-
-    @property
-    def last(self) -> int:
-        return max(self.curve)
-
-    @property
-    def end(self) -> float:
-        return self.curve[self.last]
 
 
 def folded(
@@ -106,102 +110,81 @@ def folded(
     if inputs is not None:
         names = [source.task, *(name for name in inputs if name in source.columns)]
     runs = _runs(source, step, names)
-    if all(len(run.curve) < 2 for run in runs):
+    if all(len(curve) < 2 for of in runs.values() for _, curve in of):
         raise InputError(
             f"every row of {source.name} is a run of its own: other columns change with {step!r}",
             Hint("name the parameters", "inputs=[...]", "--input NAME"),
         )
     small = bool(source.minimize if minimize is None else minimize)
-    tasks = list(dict.fromkeys(run.task for run in runs))
-    longest = {task: max(r.last for r in runs if r.task == task) for task in tasks}
-    whole = {t: [r for r in runs if r.task == t and r.last == longest[t]] for t in tasks}
-    early = {t: [r for r in runs if r.task == t and r.last < longest[t]] for t in tasks}
-    best = min if small else max
-    found = expected_ends(
-        [
-            TaskCurves(
-                tuple(r.curve for r in whole[t]),
-                tuple(r.curve for r in early[t]),
-                best((r.end for r in whole[t] if isfinite(r.end)), default=nan),
-            )
-            for t in tasks
-        ],
-        minimize=small,
-    )
-    rows = {r.row: (r.end, nan) for of in whole.values() for r in of}
-    for task, ends in zip(tasks, found, strict=True):
-        known = {
-            r.row: end for r, end in zip(early[task], ends.stopped, strict=True) if end is not None
-        }
-        if known:
-            rows |= {r.row: (r.end, ends.noise_std) for r in whole[task]} | known
-    lost = len(runs) - len(rows)
-    taken = sum(map(len, early.values())) - lost
-    notes = [f"{len(runs)} runs by {step}, {taken} of them stopped early and taken by their ends"]
-    if lost:
+    tasks, whole, early = list[TaskCurves](), dict[Any, list[Run]](), dict[Any, list[Run]]()
+    for task, of in runs.items():
+        longest = max(max(curve) for _, curve in of)
+        whole[task] = [run for run in of if max(run[1]) == longest]
+        early[task] = [run for run in of if max(run[1]) < longest]
+        values = [curve[longest] for _, curve in whole[task]]
+        made, ended = ([curve for _, curve in part] for part in (whole[task], early[task]))
+        tasks.append(TaskCurves.of(made, ended, values, small))
+    rows = dict[int, tuple[float, float]]()  # the end and the noise of each, by their first rows
+    for task, ends in zip(runs, expected_ends(tasks, minimize=small), strict=True):
+        done = [(row, curve[max(curve)]) for row, curve in whole[task]]
+        counted = ends.of_runs(done, [row for row, _ in early[task]])
+        rows |= {row: (end, noise_std) for row, end, noise_std in counted}
+    count, taken = sum(map(len, runs.values())), len(rows) - sum(map(len, whole.values()))
+    notes = [f"{count} runs by {step}, {taken} of them stopped early and taken by their ends"]
+    if lost := count - len(rows):
         notes.append(f"{lost} runs that were stopped early are left out: too few went on")
-    return _one_row_each(source, step, dict(sorted(rows.items())), (*source.notes, *notes), {
-        str(task): tuple(r.curve for r in of) for task, of in whole.items()
-    })  # fmt: skip
+    places = np.array(sorted(rows), dtype=np.intp)
+    columns = {
+        name: Column(column.values[places], column.missing[places], column.levels)
+        for name, column in source.columns.items()
+        if name not in (step, source.output)
+    }
+    values, noises = np.array([rows[row] for row in places.tolist()]).T
+    columns[source.output] = Column.of(values)
+    noise = source.noise if np.isnan(noises).all() else NOISE
+    if noise == NOISE:
+        columns[noise] = Column.of(noises)
+    return replace(
+        source,
+        columns=columns,
+        noise=noise,
+        notes=(*source.notes, *notes),
+        place=lambda i: source.place(int(places[i])),
+        curves={str(t): found.whole for t, found in zip(runs, tasks, strict=True)},
+    )
 
 
-def _runs(source: Table, step: str, names: Collection[str]) -> list[_Run]:
-    """In the order of their first rows; rows without a task, a step or a value are no part."""
-    keys = [source.columns[name].keys().tolist() for name in names]
-    steps, values = (source.columns[name].tolist() for name in (step, source.output))
-    tasks = source.columns[source.task].tolist()
+def _runs(source: Table, step: str, names: Sequence[str]) -> dict[Any, list[Run]]:
+    """By task, in the order of their rows; rows without a task, a step or a value are no part."""
+    keys = zip(*(source.columns[name].keys().tolist() for name in names), strict=True)
+    tasks, steps, values = (
+        source.columns[name].tolist() for name in (source.task, step, source.output)
+    )
     rows: dict[tuple[Any, ...], list[tuple[int, int, float]]] = {}
-    for row, (at, value, task) in enumerate(zip(steps, values, tasks, strict=True)):
+    for row, (key, task, at, value) in enumerate(zip(keys, tasks, steps, values, strict=True)):
         if task is None or at is None:
             continue
         if not is_number(at) or at < 0 or at != int(at):
             raise InputError(
                 f"{source.place(row)}: the step is {at!r}; expected a whole number >= 0"
             )
-        key = tuple(column[row] for column in keys)
         number = float(value) if is_number(value) else nan
         rows.setdefault(key, []).append((row, int(at), number))
-    found: list[_Run] = []
+    found: list[Run] = []
     for own in rows.values():
-        begins, curve, once = (
-            own[0][0],
-            dict[int, float](),
-            len({at for _, at, _ in own}) == len(own),
-        )
-        for row, at, number in own:
-            if not once and curve and at <= max(curve):
-                found.append(_Run(begins, tasks[begins], from_one(curve)))
-                begins, curve = row, {}
-            curve[at] = number
-        found.append(_Run(begins, tasks[begins], from_one(dict(sorted(curve.items())))))
+        once = len({at for _, at, _ in own}) == len(own)
+        parts = [own[:1]]
+        for entry in own[1:]:
+            if once or entry[1] > parts[-1][-1][1]:
+                parts[-1].append(entry)
+            else:
+                parts.append([entry])
+        for part in parts:
+            curve = {at: number for _, at, number in sorted(part, key=lambda entry: entry[1])}
+            found.append((part[0][0], from_one(curve)))
     if not found:
         raise InputError(f"{source.name} has no row with a task and a step {step!r}")
-    return sorted(found, key=lambda run: run.row)
-
-
-def _one_row_each(
-    source: Table,
-    step: str,
-    rows: Mapping[int, tuple[float, float]],
-    notes: tuple[str, ...],
-    curves: Mapping[str, Any],
-) -> Table:
-    places = np.array(list(rows), dtype=np.intp)
-    columns = {
-        name: Column(column.values[places], column.missing[places], column.levels)
-        for name, column in source.columns.items()
-        if name not in (step, source.output)
-    }
-    columns[source.output] = Column.of(np.array([end for end, _ in rows.values()]))
-    noise = source.noise
-    if any(noise_std == noise_std for _, noise_std in rows.values()):
-        noise = NOISE
-        columns[noise] = Column.of(np.array([noise_std for _, noise_std in rows.values()]))
-    return replace(
-        source,
-        columns=columns,
-        noise=noise,
-        notes=notes,
-        place=lambda i: source.place(int(places[i])),
-        curves=curves,
-    )
+    by_task: dict[Any, list[Run]] = {}
+    for run in sorted(found, key=lambda run: run[0]):
+        by_task.setdefault(tasks[run[0]], []).append(run)
+    return by_task

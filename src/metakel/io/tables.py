@@ -1,10 +1,12 @@
-"""Tables in memory, Parquet files and JSON lines: columns that have their names and types."""
+"""Tables: in memory, in Parquet files and JSON lines, in any file, and several as one."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,61 @@ import numpy as np
 from metakel._files import read_text, refuse_bomb
 from metakel.errors import Hint, InputError
 from metakel.io.columns import Column, Columns, check_names
+from metakel.io.csv_files import CsvTable, empty_csv
+from metakel.io.excel import SheetTable, empty_workbook, read_sheet
 from metakel.io.schema import Table
+
+KINDS = {
+    "workbook": (".xlsx", ".xlsm"),
+    "JSON": (".json", ".jsonl", ".ndjson"),  # a run in every line, or all in a list
+    "Parquet": (".parquet", ".pq"),
+}
+TableFile = CsvTable | SheetTable
+NO_RECORD = (".gz", *KINDS["Parquet"], ".xls", ".ods", ".db", ".json", ".jsonl")
+
+
+def kind_of(path: str | Path) -> str:
+    """What a file is, by the end of its name: one of `KINDS`, or text."""
+    name = str(path).lower()
+    return next((kind for kind, ends in KINDS.items() if name.endswith(ends)), "text")
+
+
+def open_table(
+    path: Path,
+    sheet: str | None = None,
+    *,
+    having: Collection[str] = (),
+    signed: Collection[str] = (),
+) -> TableFile:
+    """A table that is kept as a record: its rows, and the file with more rows.
+
+    In a CSV file, or in a workbook, there by default in a sheet with these columns. Cells of the
+    ``signed`` columns that are shown as per cent are texts, such as "70 %".
+    """
+    if kind_of(path) == "workbook":
+        return read_sheet(path, sheet, having=having, signed=signed)
+    if path.suffix.lower() in NO_RECORD:
+        raise InputError(
+            f"{path.name} cannot be added to; expected a CSV file or an Excel workbook (.xlsx), "
+            "which a person fills in"
+        )
+    if sheet is not None:
+        raise InputError(
+            f"sheet {sheet!r} of {path.name}, which is no workbook",
+            Hint("leave it out", "sheet=None", "leaving out --sheet"),
+        )
+    return CsvTable.open(path)
+
+
+def empty_table(
+    path: Path, names: Sequence[str], sheet: str | None = None, shares: Collection[str] = ()
+) -> bytes:
+    """The content of a new file with these columns and no rows.
+
+    A workbook shows those of ``shares`` as per cent, so that 67 typed into one is 0.67.
+    """
+    workbook = kind_of(path) == "workbook"
+    return empty_workbook(names, sheet, shares) if workbook else empty_csv(names)
 
 
 def read_frame(frame: Any, *, task: str, output: str) -> Table:
@@ -23,26 +79,22 @@ def read_frame(frame: Any, *, task: str, output: str) -> Table:
 
 def read_parquet(path: str | Path, *, task: str, output: str) -> Table:
     """A Parquet file (needs pyarrow)."""
-    return Table(Path(path).name, _parquet(path), task, output)
-
-
-def _parquet(path: str | Path) -> Columns:
     try:
         import pyarrow  # type: ignore[import-untyped,import-not-found,unused-ignore]
         import pyarrow.parquet as parquet  # type: ignore[import-untyped,import-not-found,unused-ignore]
     except ImportError:
         raise ImportError("Parquet files need pyarrow: pip install pyarrow") from None
-    if not Path(path).exists():
+    place = Path(path)
+    if not place.exists():
         raise InputError(f"there is no file {path}")
     try:
-        files = [path] if Path(path).is_file() else parquet.ParquetDataset(path).files
-        texts = {
-            name for file in files for name in _texts_of(parquet.ParquetFile(file), Path(file))
-        }
+        files = [path] if place.is_file() else parquet.ParquetDataset(path).files
+        texts = {n for file in files for n in _texts_of(parquet.ParquetFile(file), Path(file))}
         # Text stays a dictionary: a long one that is repeated is not unpacked.
-        return _columns(parquet.read_table(path, read_dictionary=sorted(texts)))
+        columns = _columns(parquet.read_table(path, read_dictionary=sorted(texts)))
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{Path(path).name} is no Parquet file, or damaged: {error}") from None
+        raise InputError(f"{place.name} is no Parquet file, or damaged: {error}") from None
+    return Table(place.name, columns, task, output)
 
 
 def _texts_of(file: Any, path: Path) -> list[str]:
@@ -69,26 +121,33 @@ def is_bytes(kind: Any) -> bool:
 
 def _columns(frame: Any) -> Columns:
     """Columns by name. Nothing is imported: the frame brings its own library."""
-    names: list[Any]
+    if hasattr(frame, "collect_schema") and hasattr(frame, "collect"):  # a lazy Polars frame
+        frame = frame.collect()
+    pairs: Iterable[tuple[Any, Column]]
     if isinstance(frame, Mapping):
-        names, columns = list(frame), [_given(name, values) for name, values in frame.items()]
+        pairs = [(name, _given(name, values)) for name, values in frame.items()]
     elif hasattr(frame, "iloc"):  # pandas, by position, as names may be there twice
-        names = list(frame.columns)
-        columns = [_from_pandas(frame.iloc[:, i]) for i in range(len(names))]
-    elif hasattr(frame, "collect_schema") and hasattr(frame, "collect"):  # a lazy Polars frame
-        return _columns(frame.collect())
+        pairs = [(n, _from_pandas(frame.iloc[:, i])) for i, n in enumerate(frame.columns)]
     elif hasattr(frame, "get_columns"):  # Polars
-        names = list(frame.columns)
-        columns = [_from_polars(series) for series in frame.get_columns()]
+        pairs = [
+            (
+                s.name,
+                Column.of(
+                    s.to_numpy() if s.dtype.is_numeric() and not s.null_count() else s.to_list()
+                ),
+            )
+            for s in frame.get_columns()
+        ]
     elif hasattr(frame, "column_names"):  # Arrow
-        names, columns = frame.column_names, [_from_arrow(chunks) for chunks in frame.columns]
+        pairs = zip(frame.column_names, map(_from_arrow, frame.columns), strict=True)
     else:
         raise InputError(
             f"found a {type(frame).__name__}; expected a pandas or Polars frame, an Arrow table "
             "or a dict of columns"
         )
-    check_names([str(name) for name in names], "the table")
-    table = {str(name): column for name, column in zip(names, columns, strict=True)}
+    named = [(str(name), column) for name, column in pairs]
+    check_names([name for name, _ in named], "the table")
+    table = dict(named)
     sizes = {name: len(column) for name, column in table.items()}
     if len(set(sizes.values())) > 1:
         raise InputError(f"columns differ in length: {sizes}")
@@ -112,11 +171,6 @@ def _from_pandas(series: Any) -> Column:
     return Column.of(series.tolist())
 
 
-def _from_polars(series: Any) -> Column:
-    numbers = series.dtype.is_numeric() and not series.null_count()
-    return Column.of(series.to_numpy() if numbers else series.to_list())
-
-
 def _from_arrow(chunks: Any) -> Column:
     kind = str(chunks.type)
     if chunks.null_count == 0 and kind in ("double", "float", "int64", "int32"):
@@ -133,15 +187,7 @@ def read_jsonl(path: str | Path, *, task: str, output: str) -> Table:
 
     The name of a nested value is its own where that is the only one of its name.
     """
-    file = Path(path)
-    columns, lines = _json_columns(file)
-    return Table(
-        file.name, columns, task, output, place=lambda i: f"line {lines[i]} of {file.name}"
-    )
-
-
-def _json_columns(file: Path) -> tuple[Columns, list[int]]:
-    rows, lines = list[dict[tuple[str, ...], Any]](), list[int]()
+    file, rows = Path(path), dict[int, dict[tuple[str, ...], Any]]()
     for number, found in _entries(read_text(file, "JSON lines"), file.name):
         if not isinstance(found, Mapping):
             raise InputError(
@@ -153,15 +199,21 @@ def _json_columns(file: Path) -> tuple[Columns, list[int]]:
                 f"{file.name} is a journal of metakel; expected a table of past runs",
                 Hint("learn from journals", "Store.open(path)", "--journals"),
             )
-        rows.append(dict(_spread(found)))
-        lines.append(number)
+        rows[number] = dict(_spread(found))
     if not rows:
         raise InputError(f"{file.name} has no line; expected one JSON object per run")
-    paths = list(dict.fromkeys(path for row in rows for path in row))
-    ends = [path[-1] for path in paths]
-    names = [p[-1] if ends.count(p[-1]) == 1 else ".".join(p) for p in paths]
-    pairs = zip(paths, names, strict=True)
-    return {name: Column.of([row.get(path) for row in rows]) for path, name in pairs}, lines
+    paths = dict.fromkeys(path for row in rows.values() for path in row)
+    times = Counter(path[-1] for path in paths)
+    columns = {
+        path[-1] if times[path[-1]] == 1 else ".".join(path): Column.of(
+            [row.get(path) for row in rows.values()]
+        )
+        for path in paths
+    }
+    lines = list(rows)
+    return Table(
+        file.name, columns, task, output, place=lambda i: f"line {lines[i]} of {file.name}"
+    )
 
 
 def _entries(text: str, name: str) -> Iterator[tuple[int, Any]]:
@@ -187,3 +239,87 @@ def _spread(entry: Mapping[str, Any], above: tuple[str, ...] = ()) -> Any:
             yield from _spread(value, (*above, str(name)))
         else:
             yield (*above, str(name)), value
+
+
+# Several tables as one
+
+
+def renamed(sources: Sequence[Table], names: Mapping[str, str]) -> list[Table]:
+    """The sources with other names of columns; one that has the new name already keeps it."""
+    known = {name for source in sources for name in source.columns}
+    for old in names:
+        if old not in known:
+            raise InputError(f"no column {old!r} to rename; found {', '.join(sorted(known))}")
+    found = []
+    for source in sources:
+        for old, new in names.items():
+            if {old, new} <= source.columns.keys():
+                raise InputError(
+                    f"{source.name} has both columns {old!r} and {new!r}; expected one of them, "
+                    f"as {old!r} is renamed"
+                )
+        columns = {names.get(name, name): column for name, column in source.columns.items()}
+        task, output = (names.get(name, name) for name in (source.task, source.output))
+        found.append(replace(source, columns=columns, task=task, output=output))
+    return found
+
+
+def join_tables(sources: Sequence[Table]) -> Table:
+    """One source of all rows; a column that a table has not is empty in its rows.
+
+    Rows with the same task label belong to one task, unless the tables differ in their columns:
+    then what is recorded of it differs, too, and each table has a task of its own.
+    """
+    if not sources:
+        raise InputError("found no table; expected at least one")
+    first, *others = sources
+    if not others:
+        return first
+    for source in sources:
+        for name in (first.task, first.output):
+            if name not in source.columns:
+                raise InputError(
+                    f"{source.name} has no column {name!r}; found {', '.join(source.columns)}"
+                )
+        if source.space is not None:
+            raise InputError(f"{source.name} is not a table; expected tables to read together")
+    sizes = [len(source.columns[source.task]) for source in sources]
+    tables = [source.columns for source in sources]
+    labels = [source.columns[source.task].tolist() for source in sources]
+    times = Counter(label for own in labels for label in dict.fromkeys(own))
+    twice = [label for label, n in times.items() if n > 1 and label is not None]
+    notes = []
+    if twice and len({frozenset(table) for table in tables}) > 1:
+        for k, (source, own) in enumerate(zip(sources, labels, strict=True)):
+            marked = [f"{v} ({source.name}, {k + 1})" if v in twice else v for v in own]
+            tables[k] = {**source.columns, source.task: Column.of(marked)}
+        notes.append(
+            f"{len(twice)} tasks are in several tables that record other columns (e.g. "
+            f"{twice[0]!r}): taken as one task in each"
+        )
+    columns = {
+        name: Column.joined(
+            [
+                table[name] if name in table else Column(np.zeros(n), np.ones(n, dtype=bool))
+                for table, n in zip(tables, sizes, strict=True)
+            ]
+        )
+        for name in dict.fromkeys(name for table in tables for name in table)
+    }
+    starts = np.cumsum([0, *sizes])
+
+    def place(row: int) -> str:
+        which = int(np.searchsorted(starts, row, side="right")) - 1
+        found = sources[which].place(row - int(starts[which]))
+        return found if sources[which].name in found else f"{found} of {sources[which].name}"
+
+    return replace(
+        first,
+        name=" and ".join(source.name for source in sources),
+        columns=columns,
+        failed=sum(source.failed for source in sources),
+        notes=(*(f"{s.name}: {note}" for s in sources for note in s.notes), *notes),
+        place=place,
+        noise=next((source.noise for source in sources if source.noise), None),
+        curves={name: curves for source in sources for name, curves in source.curves.items()},
+    )

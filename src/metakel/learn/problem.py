@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from metakel._arrays import Array, is_number
 from metakel.data import History, Task
-from metakel.data.merge import repeated
+from metakel.data.history import repeated
 from metakel.errors import InputError, ShapeError
 from metakel.grouplasso import Problem, Solution
 from metakel.grouplasso.problem import columns_of

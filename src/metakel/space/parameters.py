@@ -187,7 +187,7 @@ class Float(Parameter):
 
     def rounded(self, numbers: Array) -> Array:
         """(n,) the possible values next to numbers: on the grid, or with so many digits."""
-        return np.minimum(np.maximum(self._rounded(numbers), self.low), self._last)
+        return np.clip(self._rounded(numbers), self.low, self._last)
 
     def grid(self, most: int) -> list[Any] | None:
         """All values of a parameter with a step, where they are at most so many."""
@@ -208,11 +208,8 @@ class Float(Parameter):
         """(n,) the values of `decode`."""
         u = np.asarray(columns, dtype=np.float64)[:, 0]
         numbers = self._rounded(self.number(columns))
-        within = np.minimum(np.maximum(numbers, self.low), self._last)
-        numbers = np.where(np.abs(u) <= 1, within, numbers)
-        numbers[u == -1] = self.low
-        numbers[u == 1] = self._last
-        return numbers
+        within = np.clip(numbers, self.low, self._last)
+        return np.select([u == -1, u == 1, np.abs(u) <= 1], [self.low, self._last, within], numbers)
 
     def _rounded(self, numbers: Array) -> Array:
         if self.step is not None:
@@ -355,15 +352,38 @@ class _Choice(Parameter):
     def choices(self) -> tuple[Any, ...]:
         return self.values
 
-    def _indices(self, values: Values) -> NDArray[np.intp]:
-        """(n,) the index of each value among the choices."""
+    @property
+    @abstractmethod
+    def _places(self) -> Array:
+        """(k, width) the columns of every value."""
+
+    @abstractmethod
+    def _place_of(self, value: Any) -> Array:
+        """(width,) columns of a value that is none of these."""
+
+    def _indices(self, values: Values) -> tuple[list[Any], list[int | None], NDArray[np.intp]]:
+        """Distinct values, the index of each among the choices, and (n,) which each value is."""
         found, codes = distinct(values)
-        indices = [index_of(self.values, value) for value in found]
+        return found, [index_of(self.values, value) for value in found], codes
+
+    def encode(self, values: Values, *, extrapolate: bool = False) -> Array:
+        """(n, width) columns; values that are no choices are refused."""
+        found, indices, codes = self._indices(values)
         if None in indices:
             # As they are written in Python, so that 'True' and True can be told apart.
             known = ", ".join(map(repr, self.values))
             raise self._refuse(found[indices.index(None)], f"one of {known}")
-        return np.array(indices, dtype=np.intp)[codes]
+        return np.asarray(self._places[np.array(indices, dtype=np.intp)[codes]])
+
+    def place(self, values: Values) -> Array:
+        found, indices, codes = self._indices(values)
+        known, pairs = self._places, zip(found, indices, strict=True)
+        places = [self._place_of(value) if i is None else known[i] for value, i in pairs]
+        return np.array(places).reshape(len(found), self.width)[codes]
+
+    def sample(self, uniform: Array) -> Array:
+        """Every value with the same probability."""
+        return np.asarray(self._places[np.floor(uniform * len(self.values)).astype(np.intp)])
 
 
 @dataclass(frozen=True)
@@ -372,34 +392,23 @@ class Ordinal(_Choice):
 
     kind: ClassVar[str] = "ordinal"
 
-    def encode(self, values: Values, *, extrapolate: bool = False) -> Array:
-        """Ranks, evenly spaced in [-1, 1]."""
-        return (2 * self._indices(values) / (len(self.values) - 1) - 1)[:, None]
+    @property
+    def _places(self) -> Array:
+        return (2 * np.arange(len(self.values)) / (len(self.values) - 1) - 1)[:, None]
 
-    def place(self, values: Values) -> Array:
+    def _place_of(self, value: Any) -> Array:
         """Numbers between those of its ranks lie between them, anything else in the middle."""
-        known, columns = self.values, np.zeros((len(values), 1))
-        for i, value in enumerate(values):
-            index = index_of(known, value)
-            if index is not None:
-                columns[i] = 2 * index / (len(known) - 1) - 1
-            elif is_number(value) and all(map(is_number, known)):
-                order = np.argsort(np.array(known, dtype=np.float64))
-                ranks = np.arange(len(known))[order]
-                rank = np.interp(float(value), np.array(known, dtype=np.float64)[order], ranks)
-                columns[i] = 2 * rank / (len(known) - 1) - 1
-        return columns
+        if not is_number(value) or not all(map(is_number, self.values)):
+            return np.zeros(1)
+        numbers = np.array(self.values, dtype=np.float64)
+        order = np.argsort(numbers)
+        return np.array([np.interp(float(value), numbers[order], self._places[order, 0])])
 
     def decode(self, columns: Array) -> list[Any]:
         """The nearest rank."""
         last = len(self.values) - 1
         ranks = np.clip(np.rint((np.asarray(columns)[:, 0] + 1) / 2 * last), 0, last)
         return [self.values[int(i)] for i in ranks]
-
-    def sample(self, uniform: Array) -> Array:
-        """Every value with the same probability."""
-        count = len(self.values)
-        return (2 * np.floor(uniform * count) / (count - 1) - 1)[:, None]
 
     def describe(self) -> str:
         return "ordinal " + " < ".join(map(str, self.values))
@@ -411,40 +420,30 @@ class Categorical(_Choice):
 
     kind: ClassVar[str] = "categorical"
 
+    @property
+    def width(self) -> int:
+        return len(self.values)
+
+    @property
+    def _places(self) -> Array:
+        return np.eye(self.width)
+
+    def _place_of(self, value: Any) -> Array:
+        """A new choice is as much like each of the others: at the same distance from all."""
+        if type(value) not in set(map(type, self.values)) or not _is_text(value):
+            known = ", ".join(map(repr, self.values))
+            raise self._refuse(value, f"another choice like {known}")
+        return np.full(self.width, 1 / self.width)
+
     def unlike(self, value: Any) -> str:
         """Also how to ask for a new choice, which is never suggested."""
         text = super().unlike(value)
         how = f"--fix '{self.name}={value}' --extrapolate asks for it"
         return text and f"{text}, and is not suggested ({how})"
 
-    @property
-    def width(self) -> int:
-        return len(self.values)
-
-    def encode(self, values: Values, *, extrapolate: bool = False) -> Array:
-        """1 in the column of the value, 0 elsewhere."""
-        return np.eye(self.width)[self._indices(values)]
-
-    def place(self, values: Values) -> Array:
-        """A new choice is as much like each of the others: at the same distance from all."""
-        found, codes = distinct(values)
-        indices = [index_of(self.values, value) for value in found]
-        kinds = {type(value) for value in self.values}
-        for value, index in zip(found, indices, strict=True):
-            if index is None and (type(value) not in kinds or not _is_text(value)):
-                raise self._refuse(
-                    value, f"another choice like {', '.join(map(repr, self.values))}"
-                )
-        new = np.full(self.width, 1 / self.width)
-        return np.array([new if i is None else np.eye(self.width)[i] for i in indices])[codes]
-
     def decode(self, columns: Array) -> list[Any]:
         """The value with the largest column."""
         return [self.values[int(i)] for i in np.argmax(columns, axis=1)]
-
-    def sample(self, uniform: Array) -> Array:
-        """Every value with the same probability."""
-        return np.eye(self.width)[np.floor(uniform * self.width).astype(np.intp)]
 
     def describe(self) -> str:
         return "one of " + ", ".join(map(str, self.values))
@@ -514,3 +513,35 @@ def _check_range(name: str, low: float, high: float, on_log: bool, step: float |
         raise InputError(f"parameter {name!r} starts at {low}; a log scale needs low > 0")
     if step is not None and not 0 < step <= high - low + GRID_SLACK * step:
         raise InputError(f"parameter {name!r} has step {step}; expected 0 < step <= high - low")
+
+
+KINDS: dict[str, type[Parameter]] = {
+    cls.kind: cls for cls in (Float, Integer, Ordinal, Categorical, Fixed)
+}
+
+
+def parameter_of(entry: dict[str, Any]) -> Parameter:
+    """Inverse of `Parameter.to_dict`."""
+    kind, name = entry.pop("type", None), entry.get("name")
+    if not isinstance(name, str):
+        raise InputError(f"a parameter has the name {name!r}; expected text")
+    if not isinstance(kind, str) or kind not in KINDS:
+        known = ", ".join(KINDS)
+        raise InputError(f"parameter {name!r} has type {kind!r}; known are {known}")
+    if not isinstance(entry.get("values", []), (list, tuple)):
+        raise InputError(f"parameter {name!r} has values {entry['values']!r}; expected a list")
+    try:
+        return KINDS[kind](**entry)
+    except TypeError as error:
+        raise InputError(f"parameter {name!r} of type {kind}: {error}") from None
+
+
+def from_distribution(name: str, distribution: Any) -> Parameter:
+    """A parameter from a distribution of Optuna."""
+    d, kind = distribution, type(distribution).__name__
+    if kind == "CategoricalDistribution":
+        return Fixed(name, d.choices[0]) if d.single() else Categorical(name, tuple(d.choices))
+    if kind not in ("FloatDistribution", "IntDistribution"):
+        raise InputError(f"parameter {name!r} has the unknown distribution {kind}")
+    number = Float if kind == "FloatDistribution" else Integer
+    return Fixed(name, d.low) if d.single() else number(name, d.low, d.high, d.log, d.step)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -17,14 +18,26 @@ from numpy.typing import NDArray
 from metakel._arrays import Array, check_generator
 from metakel._files import read_text
 from metakel.errors import Hint, InputError, ShapeError
-from metakel.space import configurations as forms
-from metakel.space.configurations import Configuration, Row, Values, to_python
-from metakel.space.parameters import Categorical, Fixed, Float, Integer, Ordinal, Parameter
+from metakel.space.configurations import (
+    Configuration,
+    Row,
+    Values,
+    columns_of,
+    is_empty,
+    rows_of,
+    shown,
+    to_python,
+)
+from metakel.space.parameters import (
+    Categorical,
+    Fixed,
+    Float,
+    Ordinal,
+    Parameter,
+    from_distribution,
+    parameter_of,
+)
 from metakel.space.sums import Polytope, Sum, check_sums
-
-KINDS: dict[str, type[Parameter]] = {
-    cls.kind: cls for cls in (Float, Integer, Ordinal, Categorical, Fixed)
-}
 
 
 @dataclass(frozen=True)
@@ -142,28 +155,19 @@ class Space:
 
         Where a parent has fewer values than here, conditions are about those that it has.
         """
-        chosen = {p.name: p for p in parameters}
-        kept = tuple(c for c in self.conditions if {c.name, c.parent} <= chosen.keys())
-        sums = tuple(total for total in self.sums if set(total.names) <= chosen.keys())
-        if all(chosen[c.parent] == self[c.parent] for c in kept):
-            return Space(tuple(parameters), kept, sums)
+        names = {p.name for p in parameters}
+        sums = tuple(total for total in self.sums if names.issuperset(total.names))
+        kept = [c for c in self.conditions if {c.name, c.parent} <= names]
         return Space(tuple(parameters), sums=sums).conditioned(kept)
 
     def renamed(self, names: Mapping[str, str]) -> Space:
         """The same space with other names of parameters, by their names here."""
         for name in names:
             self[name]  # which refuses one that is not there
-        parameters = (
-            _parameter({**p.to_dict(), "name": names.get(p.name, p.name)}) for p in self.parameters
-        )
-        conditions = (
-            Condition(names.get(c.name, c.name), names.get(c.parent, c.parent), c.values)
-            for c in self.conditions
-        )
-        sums = (
-            replace(total, terms=tuple((names.get(name, name), w) for name, w in total.terms))
-            for total in self.sums
-        )
+        new = {name: names.get(name, name) for name in self.names}
+        parameters = (parameter_of({**p.to_dict(), "name": new[p.name]}) for p in self.parameters)
+        conditions = (Condition(new[c.name], new[c.parent], c.values) for c in self.conditions)
+        sums = (replace(s, terms=tuple((new[n], w) for n, w in s.terms)) for s in self.sums)
         return Space(tuple(parameters), tuple(conditions), tuple(sums))
 
     def conditioned(self, conditions: Sequence[Condition]) -> Space:
@@ -179,7 +183,7 @@ class Space:
     def summing(self, sums: Sequence[Sum | str]) -> Space:
         """With these sums as well."""
         known = dict.fromkeys([*self.sums, *(Sum.of(said, self.names) for said in sums)])
-        return replace(self, sums=tuple(known)) if len(known) > len(self.sums) else self
+        return replace(self, sums=tuple(known))
 
     def active(self, X: Array) -> dict[str, NDArray[np.bool_]]:
         """(n,) at which points (n, d0) each parameter with a condition is there."""
@@ -215,31 +219,62 @@ class Space:
         return self[name].parse(cell)
 
     def parse_row(self, cells: Row) -> Configuration:
-        """The configuration that a row of a table holds; other columns and empty cells are ignored.
+        """The configuration that a row of a table holds, as text or as values.
 
-        `missing` says which values it lacks.
+        Other columns are ignored, and empty cells where None is no choice; `missing` says which
+        values it lacks. A parameter that is not there by its condition may have one.
         """
-        return forms.parsed(self, cells)
+        row: Configuration = {}
+        for p in self.parameters:
+            if p.name in cells and (not is_empty(cells[p.name]) or None in p.choices):
+                row[p.name] = p.parse(None if is_empty(cells[p.name]) else cells[p.name])
+        return self.normalize(row)
 
     def missing(self, row: Row) -> list[str]:
         """Parameters without a value in a configuration, though they vary and are there."""
-        return forms.missing(self, row)
+        absent = self._inactive(row)
+        return [name for name in self.free if name not in row and name not in absent]
+
+    def _inactive(self, row: Row) -> set[str]:
+        """Parameters that are not there, by their conditions.
+
+        Where the value of a parent is not known, nothing is said of its children.
+        """
+        found: set[str] = set()
+        for c in self.parents_first:
+            other = c.parent in row and self[c.parent].normalize(row[c.parent]) not in c.values
+            found |= {c.name} if other or c.parent in found else set()
+        return found
 
     def normalize(self, configuration: Row) -> Configuration:
         """The configuration in the one form that it is stored and shown in.
 
         Python's own values of the right type, parameters of only one value included, those that
-        are not there by their condition left out.
+        are not there by their condition left out. What the space does not know stays as it is: to
+        refuse it is up to `encode`.
         """
-        return forms.normalized(self, configuration)
+        if not isinstance(configuration, Mapping):
+            raise InputError(f"a configuration is a dict of named values; found {configuration!r}")
+        row: Configuration = {}
+        for name, value in configuration.items():
+            if np.ma.is_masked(value):  # its item is 0.0
+                raise InputError(f"parameter {name!r} is masked: it is missing; expected a value")
+            own = to_python(value)
+            row[str(name)] = self[name].normalize(own) if name in self._by_name else own
+        for p in self.parameters:
+            if len(p.choices) == 1:
+                row.setdefault(p.name, p.choices[0])
+        absent = self._inactive(row) if self.conditions else ()
+        return {name: value for name, value in row.items() if name not in absent}
 
     def key(self, configuration: Row) -> str:
         """A text that is the same for equal configurations: 5 and 5.0, ``true`` and True."""
-        return forms.key(self, configuration)
+        row = {name: _same(value) for name, value in self.normalize(configuration).items()}
+        return json.dumps(row, sort_keys=True, default=repr)
 
     def rows(self, configurations: Any) -> list[Configuration]:
         """Configurations as dicts, from one dict, several, a frame or an array of numbers."""
-        return forms.rows(self, configurations)
+        return rows_of(self, configurations)
 
     def check(self, configuration: Row, *, extrapolate: bool = False) -> None:
         """Refuse a configuration that the space does not have."""
@@ -252,7 +287,7 @@ class Space:
     def cells(self, configuration: Row) -> list[str]:
         """One text for every parameter, as people read it; empty where it is not there."""
         row = self.normalize(configuration)
-        return [forms.shown(row[name]) if name in row else "" for name in self.names]
+        return [shown(row[name]) if name in row else "" for name in self.names]
 
     def show(self, configuration: Row) -> str:
         """A configuration in a line: ``kind=a  rate=0.01``."""
@@ -292,8 +327,7 @@ class Space:
             if not left:
                 raise InputError(f"{name!r} has no choice left; expected to leave one at least")
             chosen[name] = self._only(self[name], left)
-        found = Space(tuple(chosen.values()), sums=self.sums).conditioned(self.conditions)
-        return found.summing(sums)
+        return self.among([*chosen.values()]).summing(sums)
 
     def holding(self, fixed: Row) -> Space:
         """The space in which parents of held parameters have only values with which these exist."""
@@ -311,9 +345,8 @@ class Space:
                 )
             if c.parent not in held and values != parent.choices:
                 chosen[c.parent] = self._only(parent, values)
-        if all(chosen[p.name] is p for p in self.parameters):
-            return self
-        return Space(tuple(chosen.values()), sums=self.sums).conditioned(self.conditions)
+        same = all(chosen[p.name] is p for p in self.parameters)
+        return self if same else self.among([*chosen.values()])
 
     @staticmethod
     def _only(parameter: Parameter, values: tuple[Any, ...]) -> Parameter:
@@ -332,8 +365,7 @@ class Space:
 
     def unlike(self, configuration: Row) -> list[str]:
         """How a configuration that was used differs from those of the space, in words."""
-        known = {p.name: p for p in self.parameters}
-        found = [known[n].unlike(v) for n, v in configuration.items() if n in known]
+        found = [self[n].unlike(v) for n, v in configuration.items() if n in self._by_name]
         found += [total.unlike(configuration) for total in self.sums]
         return [text for text in found if text]
 
@@ -353,7 +385,7 @@ class Space:
         lenient: bool = False,
     ) -> Array:
         optional = {c.name for c in self.conditions}
-        table = forms.as_columns(self, configurations)
+        table = columns_of(self, configurations)
         for name in (name for name in table if name not in self.names):
             # Accents can be written in several ways.
             same = [n for n in self.names if normalize("NFKC", n) == normalize("NFKC", str(name))]
@@ -379,18 +411,16 @@ class Space:
         for c in self.parents_first:
             X[:, self.columns[c.name]] = 0.0
             here = np.flatnonzero(self.active(X)[c.name]).tolist()
-            values = [table[c.name][i] if c.name in table else None for i in here]
-            gaps = {i for i, v in zip(here, values, strict=True) if v is None or v != v}
+            given = table[c.name] if c.name in table else [None] * n
+            gaps = [i for i in here if given[i] is None or given[i] != given[i]]
             if lenient:  # with a new choice of its parent nobody knows if it is there
                 parent = self[c.parent]
                 known = parent.choices or c.values
                 new = {i for i in gaps if parent.normalize(table[c.parent][i]) not in known}
-                values = [v for i, v in zip(here, values, strict=True) if i not in new]
-                here = [i for i in here if i not in new]
-                gaps -= new
+                here, gaps = ([i for i in part if i not in new] for part in (here, gaps))
             if gaps:
                 raise InputError(f"parameter {c.name!r} is missing; it is there {c.describe()}")
-            X[here, self.columns[c.name]] = encoded(self[c.name], values)
+            X[here, self.columns[c.name]] = encoded(self[c.name], [given[i] for i in here])
         return X
 
     def decode(self, X: Array) -> list[dict[str, Any]]:
@@ -458,7 +488,7 @@ class Space:
             for c in data.get("conditions", ())
         )
         sums = (Sum(tuple(s["terms"]), s["relation"], s["total"]) for s in data.get("sums", ()))
-        parameters = tuple(_parameter(dict(entry)) for entry in data["parameters"])
+        parameters = tuple(parameter_of(dict(entry)) for entry in data["parameters"])
         return cls(parameters, tuple(conditions), tuple(sums))
 
     @classmethod
@@ -489,7 +519,7 @@ class Space:
         conditions = tuple(
             _condition(name, table.pop("when")) for name, table in tables.items() if "when" in table
         )
-        parameters = (_parameter({"name": name, **table}) for name, table in tables.items())
+        parameters = (parameter_of({"name": name, **table}) for name, table in tables.items())
         return cls(tuple(parameters), conditions, tuple(sums))
 
     @classmethod
@@ -518,27 +548,8 @@ def _condition(name: str, when: Any) -> Condition:
     return Condition(name, parent, tuple(values) if isinstance(values, list) else (values,))
 
 
-def _parameter(entry: dict[str, Any]) -> Parameter:
-    kind, name = entry.pop("type", None), entry.get("name")
-    if not isinstance(name, str):
-        raise InputError(f"a parameter has the name {name!r}; expected text")
-    if not isinstance(kind, str) or kind not in KINDS:
-        known = ", ".join(KINDS)
-        raise InputError(f"parameter {name!r} has type {kind!r}; known are {known}")
-    if not isinstance(entry.get("values", []), (list, tuple)):
-        raise InputError(f"parameter {name!r} has values {entry['values']!r}; expected a list")
-    try:
-        return KINDS[kind](**entry)
-    except TypeError as error:
-        raise InputError(f"parameter {name!r} of type {kind}: {error}") from None
-
-
-def from_distribution(name: str, distribution: Any) -> Parameter:
-    """A parameter from a distribution of Optuna."""
-    d, kind = distribution, type(distribution).__name__
-    if kind == "CategoricalDistribution":
-        return Fixed(name, d.choices[0]) if d.single() else Categorical(name, tuple(d.choices))
-    if kind not in ("FloatDistribution", "IntDistribution"):
-        raise InputError(f"parameter {name!r} has the unknown distribution {kind}")
-    number = Float if kind == "FloatDistribution" else Integer
-    return Fixed(name, d.low) if d.single() else number(name, d.low, d.high, d.log, d.step)
+def _same(value: Any) -> Any:
+    """Equal for numbers that are equal, and for lists, which is what JSON makes of tuples."""
+    if isinstance(value, list | tuple):
+        return [_same(entry) for entry in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -22,10 +22,10 @@ from metakel._arrays import Array
 from metakel._files import as_path, write_atomically, writing
 from metakel.errors import CannotWrite, Hint, InputError, first_of
 from metakel.io import Column
-from metakel.io.cleaning import normalized, without_bounds
-from metakel.io.outputs import is_status, settled
+from metakel.io.cleaning import normalized
+from metakel.io.outputs import is_status, settled, without_bounds
 from metakel.io.schema import meant
-from metakel.io.table_files import TableFile, empty_table, open_table
+from metakel.io.tables import TableFile, empty_table, open_table
 from metakel.io.words import LEFT_OUT, NOT_DONE, NOT_YET, UNFINISHED, UNSURE
 from metakel.learn import LearnedKernel
 from metakel.optimize import Reasons, Trial
