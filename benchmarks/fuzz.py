@@ -35,8 +35,8 @@ from metakel.kernels import KernelSum, legendre
 from metakel.optimize import Optimizer
 from metakel.scale import scan
 from metakel.tuner import Run, Store, Tuner
-from metakel.tuner.events import as_value
 from metakel.tuner.journal import Journal, encoded, parsed
+from metakel.tuner.store import as_value
 
 SECONDS = 5.0
 GIGABYTE = 1 << 30

@@ -14,10 +14,10 @@ from metakel.errors import InputError
 from metakel.optimize import Trial
 from metakel.space.configurations import quantity
 from metakel.tuner import Run, Store
-from metakel.tuner.events import Scale
 from metakel.tuner.fold import age
 from metakel.tuner.lock import is_alive
 from metakel.tuner.salvage import RESULTS, salvaged, write
+from metakel.tuner.store import Scale
 
 # A number of other characters is written with a comma or a unit.
 PLAIN = frozenset("0123456789+-.eE")

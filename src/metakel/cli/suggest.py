@@ -279,7 +279,7 @@ def _add_observed(tuner: Tuner, path: Path, sheet: str | None, confirm: bool | N
         sheet = read_sheet(path, sheet, having=names).sheet
         if sheet in tuner.source.tasks:
             note(COUNTS_TWICE.format(f"the sheet {sheet!r} of {path.name}"))
-    signed = () if tuner.source.usual is None else (output,)
+    signed = () if tuner.source.scale.usual is None else (output,)
     found = table_columns(path, sheet=sheet, having=names, signed=signed)
     found = _of_this_task(found, tuner, path)
     called = matched(found, names, tuner.space.names, path.name)

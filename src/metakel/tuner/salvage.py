@@ -20,9 +20,16 @@ from zlib import crc32
 
 from metakel._files import as_path, refuse_device, write_new, writing
 from metakel.errors import InputError
-from metakel.tuner.events import FIELDS, Event, check_header
-from metakel.tuner.fold import Run
-from metakel.tuner.journal import SEAL_LENGTH, checksum, encoded, noted_count, parsed, what_is_wrong
+from metakel.tuner.fold import FIELDS, Run, check_header
+from metakel.tuner.journal import (
+    SEAL_LENGTH,
+    Event,
+    checksum,
+    encoded,
+    noted_count,
+    parsed,
+    what_is_wrong,
+)
 
 SEAL = re.compile(rb', "crc": "[0-9a-f]{8}"}')
 SEALED = re.compile(SEAL.pattern + rb"\Z")

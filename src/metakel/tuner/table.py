@@ -31,9 +31,11 @@ from metakel.learn import LearnedKernel
 from metakel.optimize import Reasons, Trial
 from metakel.priors import Prior
 from metakel.space.configurations import as_float, is_empty, quantity, split_unit
-from metakel.tuner.events import Configuration, Event, result
+from metakel.tuner.fold import Configuration
+from metakel.tuner.journal import Event
 from metakel.tuner.lock import reserved
 from metakel.tuner.source import Source
+from metakel.tuner.store import result
 from metakel.tuner.tuner import Tuner
 
 # By these files Excel and LibreOffice say that they have a table open.
@@ -144,7 +146,7 @@ def columns_of(tuner: Tuner) -> list[str]:
 
 def _opened(path: Path, tuner: Tuner, sheet: str | None) -> TableFile:
     """The table, with the sign in the output's cells where past tasks decide what it means."""
-    signed = () if tuner.source.usual is None else (tuner.output,)
+    signed = () if tuner.source.scale.usual is None else (tuner.output,)
     return open_table(path, sheet, having=columns_of(tuner), signed=signed)
 
 
@@ -161,7 +163,7 @@ class _Reading:
         self.label, rows = self._of_this_task()
         self.open: list[str] = []
         self.events = list(self._events(rows))
-        tuner._turn(lambda: tuner._append(self.events))
+        tuner._turn(lambda: tuner._store.append(self.events))
 
     def _of_this_task(self) -> tuple[dict[str, str], list[int]]:
         """What the column of tasks says in a new row, and the rows of this task."""
@@ -217,7 +219,7 @@ class _Reading:
                 yield {"event": "dropped", "number": trials - 1, "again": False}
             else:
                 value = None if failed[k] else values[k]
-                yield result(None, row, value, failed[k], {} if failed[k] else outputs)
+                yield result(row, value, failed[k], {} if failed[k] else outputs)
         for what, places in left_out.items():
             more = f" and {len(places) - 1} more" if len(places) > 1 else ""
             self.notes.append(f"left out: {places[0]}{more}, without {what}")
