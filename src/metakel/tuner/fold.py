@@ -445,14 +445,8 @@ def _is_curve(value: Any) -> bool:
     )
 
 
-def _is_pair(value: Any) -> bool:
-    return isinstance(value, list) and len(value) == 2 and all(map(_is_finite, value))
-
-
 def _is_process(value: Any) -> bool:
-    return value is None or (
-        _is_mapping(value) and _is_count(value.get("pid")) and value["pid"] <= LARGEST_PID
-    )
+    return _is_mapping(value) and _is_count(value.get("pid")) and value["pid"] <= LARGEST_PID
 
 
 def _is_space(value: Any) -> bool:
@@ -460,23 +454,29 @@ def _is_space(value: Any) -> bool:
     return isinstance(entries, list) and all(isinstance(entry, Mapping) for entry in entries)
 
 
+def _maybe(expected: Expected, none: str = "null") -> Expected:
+    what, holds = expected
+    return f"{what}, or {none}", lambda value: value is None or holds(value)
+
+
 MAPPING: Expected = "named values", _is_mapping
 NUMBER: Expected = "a finite number", _is_finite
 COUNT: Expected = "a whole number >= 0", _is_count
-MAYBE_COUNT: Expected = "a whole number >= 0, or null", lambda v: v is None or _is_count(v)
-MAYBE_NUMBER: Expected = "a finite number, or null", lambda v: v is None or _is_finite(v)
-MAYBE_PAIR: Expected = "two finite numbers, or null", lambda v: v is None or _is_pair(v)
-PROCESS: Expected = "a process with its pid, or null", _is_process
 TEXT: Expected = "text", lambda value: isinstance(value, str)
-OUTPUTS: Expected = (
-    "finite numbers by name, or nothing",
-    lambda v: v is None or (isinstance(v, Mapping) and all(map(_is_finite, v.values()))),
-)
-CURVE: Expected = (
-    "pairs of a step > 0 and a finite number or null, or nothing",
-    lambda v: v is None or _is_curve(v),
-)
 BOOL: Expected = "true or false", lambda value: isinstance(value, bool)
+PAIR: Expected = (
+    "two finite numbers",
+    lambda v: isinstance(v, list) and len(v) == 2 and all(map(_is_finite, v)),
+)
+PROCESS: Expected = "a process with its pid", _is_process
+OUTPUTS: Expected = (
+    "finite numbers by name",
+    lambda v: isinstance(v, Mapping) and all(map(_is_finite, v.values())),
+)
+CURVE: Expected = "pairs of a step > 0 and a finite number or null", _is_curve
+MAYBE_COUNT, MAYBE_PROCESS, MAYBE_PAIR = map(_maybe, (COUNT, PROCESS, PAIR))
+MEASURED: dict[str, Expected] = {"configuration": MAPPING, "outputs": _maybe(OUTPUTS, "nothing")}
+TOLD = MEASURED | {"number": MAYBE_COUNT, "constraints": _maybe(OUTPUTS, "nothing")}
 
 FIELDS: dict[str, dict[str, Expected]] = {
     "started": {
@@ -488,32 +488,15 @@ FIELDS: dict[str, dict[str, Expected]] = {
         "fixed": MAPPING,
         "outside": BOOL,
     },
-    "asked": {"configuration": MAPPING, "by": PROCESS, "expected": MAYBE_PAIR},
+    "asked": {"configuration": MAPPING, "by": MAYBE_PROCESS, "expected": MAYBE_PAIR},
     "queued": {"configuration": MAPPING},
-    "adopted": {"number": COUNT, "by": PROCESS},
-    "told": {
-        "configuration": MAPPING,
-        "number": MAYBE_COUNT,
-        "value": NUMBER,
-        "outputs": OUTPUTS,
-        "constraints": OUTPUTS,
-        "curve": CURVE,
-    },
-    "stopped": {"configuration": MAPPING, "number": COUNT, "curve": CURVE},
-    "failed": {
-        "configuration": MAPPING,
-        "number": MAYBE_COUNT,
-        "outputs": OUTPUTS,
-        "constraints": OUTPUTS,
-    },
+    "adopted": {"number": COUNT, "by": MAYBE_PROCESS},
+    "told": {**TOLD, "value": NUMBER, "curve": _maybe(CURVE, "nothing")},
+    "stopped": {"configuration": MAPPING, "number": COUNT, "curve": _maybe(CURVE, "nothing")},
+    "failed": TOLD,
     "dropped": {"number": COUNT},
     "released": {"number": COUNT},
-    "corrected": {
-        "configuration": MAPPING,
-        "number": COUNT,
-        "value": MAYBE_NUMBER,
-        "outputs": OUTPUTS,
-    },
+    "corrected": {**MEASURED, "number": COUNT, "value": _maybe(NUMBER)},
     "alarm": {"told": COUNT, "reason": TEXT},
     "alarm accepted": {"told": COUNT},
 }

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -33,7 +33,6 @@ from metakel.tuner.journal import FORMAT, VERSION
 from metakel.tuner.store import Scale
 
 LOG = logging.getLogger("metakel")
-DELTA = 0.2  # by default, the probability with which a certificate may fail
 
 
 class Source(ABC):
@@ -42,6 +41,9 @@ class Source(ABC):
     A source that promises something of what it asks for says so in words: `rules` for the journal,
     `promise` before the first evaluation, `remarks` after each, `account` for the report.
     """
+
+    anywhere: ClassVar[bool] = False  # whether runs count that were done beyond the space
+    delta: ClassVar[float] = 0.2  # by default, the probability with which a promise may fail
 
     @property
     @abstractmethod
@@ -76,16 +78,6 @@ class Source(ABC):
     def scale(self) -> Scale:
         """That of the output, as past tasks have it."""
         return Scale(self.output)
-
-    @property
-    def anywhere(self) -> bool:
-        """Whether runs count that were done with values beyond the space."""
-        return False
-
-    @property
-    def delta(self) -> float:
-        """By default, the probability with which a promise may fail."""
-        return DELTA
 
     @property
     def rules(self) -> Mapping[str, Any]:
@@ -136,6 +128,7 @@ class PriorSource(Source):
     """A prior, as a tuner sees it."""
 
     prior: Prior
+    anywhere: ClassVar[bool] = True
 
     @property
     def space(self) -> Space:
@@ -162,10 +155,6 @@ class PriorSource(Source):
             values = np.concatenate([best.values, best.typical])
         usual = float(values.min()), float(values.max())
         return Scale(self.output, self.prior.output_range, usual)
-
-    @property
-    def anywhere(self) -> bool:
-        return True
 
     @cached_property
     def digest(self) -> str:
