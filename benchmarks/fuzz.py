@@ -29,7 +29,7 @@ import numpy as np
 
 import metakel as mk
 from benchmarks import fuzz_hosts
-from metakel.cli.outputs import read_value
+from metakel.cli.program import read_value
 from metakel.errors import MetaKelError
 from metakel.kernels import KernelSum, legendre
 from metakel.optimize import Optimizer

@@ -14,8 +14,8 @@ WORDS = re.compile(r"\b(un)?safe\b|\blimit(s|ed)?\b|NoSafe|SafePrior", re.IGNORE
 # How a door hands what was typed to `cli/safe.py`, the option that this file defines, the
 # mention of the package in a docstring, and "safe on disk".
 OTHERWISE = re.compile(
-    r"limit: Limits = None|with_limits\(\w+, limit, start\)|cli.safe import .*|--limit(-output)?"
-    r"|`?metakel\.safe(\.\w+)?`?|safe (on disk|before `append`)"
+    r"limit: Limits = None|with_limits\(\w+, self\.limit, self\.start\)|cli.safe import .*"
+    r"|--limit(-output)?|`?metakel\.safe(\.\w+)?`?|safe (on disk|before `append`)"
 )
 
 

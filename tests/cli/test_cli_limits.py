@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from metakel import History, InputError, Prior, Space, learn_prior
-from metakel.cli.outputs import read_result
+from metakel.cli.program import read_result
 from metakel.cli.safe import read_limits, read_start
 from metakel.priors import learn_outputs
 from metakel.safe import SafePrior

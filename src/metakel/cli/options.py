@@ -45,9 +45,6 @@ Sheets = Annotated[
         "with the output. [default: the first with a table]",
     ),
 ]
-Sheet = Annotated[
-    str | None, typer.Option(help="Sheet of a workbook. [default: the first with a table]")
-]
 Rename = Annotated[
     list[str] | None,
     typer.Option(help="old=new: another name of a column, where tables differ in it."),
@@ -56,59 +53,12 @@ JournalArgument = Annotated[
     Path, typer.Argument(help="The journal of `metakel suggest` or `metakel tune`.")
 ]
 JournalPath = Annotated[Path | None, typer.Option(help="Journal to continue or to begin.")]
-TablePath = Annotated[
-    Path | None,
-    typer.Option(
-        "--table",
-        help="Table that is the record, CSV or Excel: its results and open rows count, and the "
-        "next rows to fill in are added to it.",
-    ),
-]
-Observed = Annotated[
-    Path | None, typer.Option(help="Table with runs of this very task, to start from.")
-]
 CandidatesPath = Annotated[
     Path | None,
     typer.Option(
         "--candidates",
         help="Table with the only configurations that can be tried, one in a row; columns that "
         "are no parameters are ignored. Certificates are then about these.",
-    ),
-]
-Fix = Annotated[list[str] | None, typer.Option("--fix", help="name=value to hold fixed.")]
-Range = Annotated[
-    list[str] | None, typer.Option("--range", help="name=low..high, a narrower range.")
-]
-Exclude = Annotated[
-    list[str] | None, typer.Option("--exclude", help="name=value, a choice that cannot be tried.")
-]
-Sums = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--sum", help="What every suggestion keeps, as in 'A + B + C = 100' or '2 A + B <= 50'."
-    ),
-]
-Extrapolate = Annotated[
-    bool,
-    typer.Option("--extrapolate", help="Allow --fix and --candidates beyond the recorded ranges."),
-]
-Delta = Annotated[
-    float | None,
-    typer.Option(
-        help="Probability with which what is promised may fail, as the certificate. "
-        "[default: 0.2, with --limit 0.1]"
-    ),
-]
-AcceptAlarm = Annotated[
-    bool, typer.Option("--accept-alarm", help="Go on after an alarm that has stopped the run.")
-]
-TaskName = Annotated[
-    str, typer.Option("--task", help="Name of the task; a journal of another one is refused.")
-]
-SameTask = Annotated[
-    bool,
-    typer.Option(
-        "--same-task", help="Continue this journal although the name or the command differs."
     ),
 ]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]

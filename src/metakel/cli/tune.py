@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,30 +24,19 @@ from metakel.cli.console import (
     one_line,
     say,
 )
-from metakel.cli.journals import duration
-from metakel.cli.options import (
-    AcceptAlarm,
-    CandidatesPath,
-    Delta,
-    Exclude,
-    Extrapolate,
-    Fix,
-    Observed,
-    PriorPath,
-    Range,
-    SameTask,
-    Seed,
-    Sums,
-    TaskName,
-    read_space,
-    why_stopped,
+from metakel.cli.options import PriorPath, why_stopped
+from metakel.cli.program import (
+    Program,
+    RunResult,
+    StopSignals,
+    check_command,
+    check_placeholders,
+    step_pattern,
 )
-from metakel.cli.outputs import RunResult, step_pattern
-from metakel.cli.program import Program, StopSignals, check_command, check_placeholders
-from metakel.cli.safe import Limits, Start, with_limits
-from metakel.cli.suggest import open_tuner, read_candidates
+from metakel.cli.show import duration
+from metakel.cli.suggest import Search
 from metakel.confidence import Alarm
-from metakel.curves import Curve, CurveModel, Decision
+from metakel.curves import Curve, Decision
 from metakel.errors import InputError
 from metakel.library import ENTRIES, as_curves, as_prior, spelled
 from metakel.optimize.model import NothingToAsk
@@ -106,20 +95,8 @@ def tune(
             "which cannot be looked up. [default: never]"
         ),
     ] = None,
-    limit: Limits = None,
-    start: Start = None,
-    accept_alarm: AcceptAlarm = False,
-    delta: Delta = None,
-    observed: Observed = None,
-    candidates: CandidatesPath = None,
-    fix: Fix = None,
-    narrowed: Range = None,
-    exclude: Exclude = None,
-    sums: Sums = None,
-    extrapolate: Extrapolate = False,
-    task: TaskName = "",
-    same_task: SameTask = False,
-    seed: Seed = 0,
+    *,
+    search: Search,
     verbose: Annotated[
         bool, typer.Option("-v", "--verbose", help="Say why each configuration is tried.")
     ] = False,
@@ -157,20 +134,18 @@ def tune(
     if unused:
         note(f"not in the command, only in METAKEL_CONFIGURATION: {', '.join(unused)}")
     signals, stopper = StopSignals(), _stopper(known, step, curves)
-    source = with_limits(known, limit, start)
-    kept = [path for path in (prior, journal, observed, candidates) if path is not None]
+    source = search.source(known)
+    kept = [p for p in (prior, journal, search.observed, search.candidates) if p is not None]
     resumed = journal.exists()
     program = Program(
         command, timeout, retries, value_file, signals, source.output, source.others, names, kept,
         resumed=resumed, steps=step_pattern(step) if step else None,
     )  # fmt: skip
     with signals, program.guard, program.reserved(names):
-        tuner = open_tuner(
-            source, journal, fix=[*defaults, *(fix or ())], task=task, command=command,
-            space=read_space(known.space, narrowed, exclude, sums),
-            same_task=same_task, observed=observed, accept_alarm=accept_alarm, seed=seed,
-            delta=delta, extrapolate=extrapolate, budget=budget, stop_at=stop_at,
-            adopt_after=adopt_after, candidates=read_candidates(candidates, known.space),
+        held_too = replace(search, fix=[*defaults, *(search.fix or ())])
+        tuner = held_too.tuner(
+            source, journal, command=command, budget=budget, stop_at=stop_at,
+            adopt_after=adopt_after,
         )  # fmt: skip
         if resumed:
             _continue(tuner, journal)
@@ -185,7 +160,7 @@ def tune(
                 stopped = why_stopped(tuner, error)
             _conclude(tuner, journal, failures, give_up, stopped, json=json)
     if not json:
-        listed = "" if candidates is None else f" --candidates {candidates}"
+        listed = "" if search.candidates is None else f" --candidates {search.candidates}"
         note(f"next: metakel report {prior} --journal {journal}{listed}")
         if not known.info.model:  # one of the library lacks a table to add the journal to
             note(f"learn from this task, too: metakel learn ... --journals {journal}")
@@ -238,29 +213,11 @@ def _continue(tuner: Tuner, journal: Path) -> None:
         )
 
 
-class _Stopper:
+Stopper = Callable[[Sequence[Curve]], Callable[[Curve], Decision]]
+
+
+def _stopper(prior: Prior, pattern: str, curves: str) -> Stopper | None:
     """Decides about the curve of a running program, given those of the journal."""
-
-    def __init__(self, model: CurveModel) -> None:
-        self._model, self._said = model, set[str]()
-
-    def beside(self, earlier: Sequence[Curve]) -> Callable[[Curve], Decision]:
-        """A whole run makes as many steps as the longest one so far."""
-        whole = max((max(curve) for curve in earlier), default=None)
-        decided = self._model.beside(earlier, whole)
-
-        def decide(curve: Curve) -> Decision:
-            found = decided(curve)
-            if found.never:
-                if found.reason not in self._said:
-                    note(f"nothing is ended early, as {found.reason}")
-                self._said.add(found.reason)
-            return found
-
-        return decide
-
-
-def _stopper(prior: Prior, pattern: str, curves: str) -> _Stopper | None:
     if not pattern:
         if curves:
             raise InputError("--curves without --step-pattern; expected how lines tell values")
@@ -270,16 +227,30 @@ def _stopper(prior: Prior, pattern: str, curves: str) -> _Stopper | None:
             "--step-pattern without --curves: how do runs go on? Expected library:NAME with a "
             "model that has curves, or a file of CurveModel.learn(...).save(path)"
         )
-    model = as_curves(curves or prior.info.model)
+    model, said = as_curves(curves or prior.info.model), set[str]()
     model.check_goal(prior.info.minimize, "the prior")
-    return _Stopper(model)
+
+    def beside(earlier: Sequence[Curve]) -> Callable[[Curve], Decision]:
+        # A whole run makes as many steps as the longest one so far.
+        decided = model.beside(earlier, max((max(curve) for curve in earlier), default=None))
+
+        def decide(curve: Curve) -> Decision:
+            found = decided(curve)
+            if found.never and found.reason not in said:
+                said.add(found.reason)
+                note(f"nothing is ended early, as {found.reason}")
+            return found
+
+        return decide
+
+    return beside
 
 
 def _loop(
     tuner: Tuner,
     program: Program,
     give_up: int,
-    stopper: _Stopper | None,
+    stopper: Stopper | None,
     *,
     verbose: bool,
     json: bool,
@@ -293,7 +264,7 @@ def _loop(
         if verbose:
             note(f"why {number}: {tuner.explain(configuration)}")
         try:
-            decide = None if stopper is None else stopper.beside(tuner.trials.curves)
+            decide = None if stopper is None else stopper(tuner.trials.curves)
             outcome = program.run(number, configuration, decide)
         except InputError:  # it cannot be run at all, so nothing was evaluated
             tuner.drop(configuration)

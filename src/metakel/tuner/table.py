@@ -160,35 +160,13 @@ class _Reading:
         self.names = matched(self.columns, needed, known, "the table")
         self.notes = list(table.notes)
         table.refuse_uncalculated(list(self.names.values()))
-        self.label, rows = self._of_this_task()
+        column, task, rows = rows_of_task(self.columns, tuner, "the table")
+        self.label = {column: task} if column else {}
+        if task in tuner.source.tasks:
+            self.notes.append(COUNTS_TWICE.format(task))
         self.open: list[str] = []
         self.events = list(self._events(rows))
         tuner._turn(lambda: tuner._store.append(self.events))
-
-    def _of_this_task(self) -> tuple[dict[str, str], list[int]]:
-        """What the column of tasks says in a new row, and the rows of this task."""
-        rows = list(range(len(next(iter(self.columns.values()), ()))))
-        column = task_column(self.columns, self.tuner.source.tasks)
-        task = self.tuner.options.task.name
-        if column is None:
-            return {}, rows
-        labels, above = list[str](), ""
-        for cell in self.columns[column]:  # a task may be named in the first row of its block
-            above = above if is_empty(cell) else str(cell)
-            labels.append(above)
-        names = list(dict.fromkeys(filter(None, labels)))
-        past = self.tuner.source.tasks
-        new = [name for name in names if name not in past]
-        if not task and len(new) != 1:
-            raise InputError(
-                f"the table holds runs of {len(names)} tasks ({column}: {first_of(names, 3)}), "
-                f"of which {len(new)} are not known to the prior; expected to know which this is",
-                Hint("name it", "task=NAME", "--task NAME"),
-            )
-        task = task or new[0]
-        if task in past:
-            self.notes.append(COUNTS_TWICE.format(task))
-        return {column: task}, [i for i in rows if labels[i] == task]
 
     def _events(self, rows: Sequence[int]) -> Iterator[Event]:
         """The rows as events, in the order of the file."""
@@ -371,10 +349,29 @@ class _Reading:
         return NextRows(self.tuner, rows, tuple(self.open), tuple(self.notes))
 
 
-def task_column(columns: Mapping[str, Sequence[Any]], tasks: Sequence[str]) -> str | None:
-    """The column that names past tasks, if the table has one."""
-    known = set(tasks)
-    return next((name for name, v in columns.items() if known & set(map(str, v))), None)
+def rows_of_task(
+    columns: Mapping[str, Sequence[Any]], tuner: Tuner, where: str
+) -> tuple[str, str, list[int]]:
+    """The column that names tasks, this task in it, and its rows; all, where no column does."""
+    past, task = set(tuner.source.tasks), tuner.options.task.name
+    rows = list(range(len(next(iter(columns.values()), ()))))
+    column = next((name for name, v in columns.items() if past & set(map(str, v))), None)
+    if column is None:
+        return "", "", rows
+    labels, above = list[str](), ""
+    for cell in columns[column]:  # a task may be named in the first row of its block
+        above = above if is_empty(cell) else str(cell)
+        labels.append(above)
+    names = list(dict.fromkeys(filter(None, labels)))
+    new = [name for name in names if name not in past]
+    if not task and len(new) != 1 and len(names) > 1:
+        raise InputError(
+            f"{where} holds runs of {len(names)} tasks ({column}: {first_of(names, 3)}), of which "
+            f"{len(new)} are not known to the prior; expected runs of this task only",
+            Hint("name the task to take", "task=NAME", "--task NAME"),
+        )
+    task = task or (new or names)[0]
+    return column, task, [i for i in rows if labels[i] == task]
 
 
 def matched(
