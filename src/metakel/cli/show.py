@@ -15,8 +15,14 @@ import metakel
 from metakel._files import writing
 from metakel.cli.console import Json, emit, grid, refuse_overwriting, say, short
 from metakel.cli.learn import described, in_short
-from metakel.cli.options import CandidatesPath, JournalArgument, JournalPath, PriorPath, Seed
-from metakel.cli.safe import source_of_journal
+from metakel.cli.options import (
+    CandidatesPath,
+    JournalArgument,
+    JournalPath,
+    PriorPath,
+    Seed,
+    source_of_journal,
+)
 from metakel.cli.suggest import prior_of, read_candidates, trial_as_json
 from metakel.errors import InputError
 from metakel.library import as_prior

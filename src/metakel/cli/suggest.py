@@ -16,14 +16,16 @@ from metakel.cli.options import (
     CandidatesPath,
     JournalArgument,
     JournalPath,
+    Limits,
     PriorPath,
     Seed,
+    Start,
     assignments,
     read_named_numbers,
     read_space,
     why_stopped,
+    with_limits,
 )
-from metakel.cli.safe import Limits, Start, with_limits
 from metakel.confidence import Alarm
 from metakel.errors import InputError
 from metakel.io.cleaning import normalized

@@ -356,7 +356,8 @@ class _Fold:
             # As the classes make them, at a fifth of the time, which is that of opening a long
             # journal.
             note.__dict__.update(fields["note"])
-            made.__dict__.update({**fields, "note": note})
+            fields["note"] = note
+            made.__dict__.update(fields)
             self._trials[number] = made
         done = (n for n in self._finished if self._trials[n].state in FINISHED)
         return Record(tuple(self._trials), tuple((n,) for n in done))

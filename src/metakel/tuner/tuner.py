@@ -338,10 +338,7 @@ class Tuner:
     def _choose(self, n: int, run: Run, fixed: Mapping[str, Any] | None) -> list[Event]:
         """What to note for the next configurations; fewer where fewer are left."""
         events: list[Event] = []
-        for _ in range(n):
-            event = self._next(run, fixed)
-            if event is None:
-                break
+        while len(events) < n and (event := self._next(run, fixed)) is not None:
             events.append(event)
             run = run.after([event])
         return events
@@ -355,28 +352,22 @@ class Tuner:
         if self._stop_reason(run):
             return None
         # What was queued holds nothing in particular.
-        queued = run.queued[:1] if fixed is None else ()
-        chosen = queued[0] if queued else self._suggestion(run, fixed)
+        queued, listed = run.queued[:1] if fixed is None else (), self.options.candidates
+        self._condition(run)
+        if queued:
+            chosen = queued[0]
+        else:
+            suggested = plain(self._optimizer.peek(fixed))
+            chosen = suggested if listed is None else listed.as_listed(suggested)
+        mean, sd = self._optimizer.predict([chosen])
+        low, high = self._optimizer.output_range
         return {
             "event": "asked",
             "configuration": chosen,
             "by": by,
             "queued": bool(queued),
-            "expected": self._expected(run, chosen),
+            "expected": [min(max(float(mean[0]), low), high), float(sd[0])],
         }
-
-    def _suggestion(self, run: Run, fixed: Mapping[str, Any] | None) -> Configuration:
-        """The next configuration, if the journal said this; a candidate as it was listed."""
-        self._condition(run)
-        chosen, listed = plain(self._optimizer.peek(fixed)), self.options.candidates
-        return chosen if listed is None else listed.as_listed(chosen)
-
-    def _expected(self, run: Run, configuration: Configuration) -> list[float]:
-        """Mean, within the range of the output, and standard deviation, by what decided."""
-        self._condition(run)
-        mean, sd = self._optimizer.predict([configuration])
-        low, high = self._optimizer.output_range
-        return [min(max(float(mean[0]), low), high), float(sd[0])]
 
     def _orphans(self, run: Run) -> list[Trial]:
         """Pending evaluations whose process is gone, or let go of them."""
