@@ -279,9 +279,11 @@ class _Fold:
             number = self._add(event, asked=False)
         elif event.get("configuration") is not None:
             self._run_instead(number, event)
-        trial = self._opened(number)
-        trial["constraints"] = dict(event.get("constraints") or {})
-        self._measure(trial, event, state)
+        trial, constraints = self._opened(number), dict(event.get("constraints") or {})
+        if state == "complete" and not feasible(constraints):
+            state = "infeasible"
+        trial |= {"state": state, "value": event.get("value"), "constraints": constraints}
+        trial["outputs"] = dict(event.get("outputs") or {})
         trial["closed"] = not event.get("again", False)
         trial["note"].update(reason=reason, released=False)
         if curve := event.get("curve"):
@@ -298,17 +300,13 @@ class _Fold:
         if self._state(number) not in FINISHED:
             raise _no_result(number, self._state(number))
         self._run_instead(number, event)
-        trial = self._opened(number)
-        self._measure(trial, event, "failed" if event["value"] is None else "complete")
+        trial, value = self._opened(number), event["value"]
+        told: TrialState = "complete" if feasible(trial["constraints"]) else "infeasible"
+        trial |= {"state": "failed" if value is None else told, "value": value}
+        trial["outputs"] = dict(event.get("outputs") or {})
         trial["note"]["reason"] = str(event.get("reason", ""))
         self._alarm = None
         self._counts["corrections"] += 1
-
-    def _measure(self, trial: dict[str, Any], event: Mapping[str, Any], state: TrialState) -> None:
-        broken = state == "complete" and not feasible(trial["constraints"])
-        trial["state"] = "infeasible" if broken else state
-        trial["value"] = event.get("value")
-        trial["outputs"] = dict(event.get("outputs") or {})
 
     def _run_instead(self, number: int, event: Mapping[str, Any]) -> None:
         trial, run = self._opened(number), dict(event["configuration"])

@@ -115,7 +115,8 @@ def suggest_rows(
     def tuner() -> Tuner:
         return Tuner(prior, None, adopt_after="never", task=task, **options)
 
-    with _alone(file):
+    with reserved(file, wait=True):
+        _refuse_open_elsewhere(Path(os.path.realpath(file)))
         if not file.exists():
             begun = tuner()
             shares = (begun.output,) if begun.source.scale.shares else ()
@@ -202,24 +203,29 @@ class _Reading:
             more = f" and {len(places) - 1} more" if len(places) > 1 else ""
             self.notes.append(f"left out: {places[0]}{more}, without {what}")
 
-    def _configuration(self, cells: Mapping[str, Any], i: int) -> Configuration:
+    def _note(self, i: int, text: str) -> None:
+        self.notes.append(f"{self.table.place(i)}: {text}")
+
+    @contextmanager
+    def _at(self, i: int, column: str = "") -> Iterator[None]:
+        """Errors name the row, and the column."""
         try:
+            yield
+        except InputError as error:
+            raise error.at(self.table.place(i) + (column and f", {column}")) from None
+
+    def _configuration(self, cells: Mapping[str, Any], i: int) -> Configuration:
+        with self._at(i):
             row = self.tuner.space.parse_row(cells)
             if self.tuner.space.missing(row):
                 return row
             checked = self.tuner._checked(row)
-            self.notes += [
-                f"{self.table.place(i)}: {name} {cells[name]!r} is taken for {row[name]!r}"
-                for name in row.keys() & cells.keys()
-                if isinstance(row[name], str) and str(cells[name]).strip() != row[name]
-            ]
-            self.notes += [
-                f"{self.table.place(i)}: {text}; recorded as it was done"
-                for text in self.tuner.space.unlike(checked)
-            ]
-            return checked
-        except InputError as error:
-            raise error.at(self.table.place(i)) from None
+        for name in row.keys() & cells.keys():
+            if isinstance(row[name], str) and str(cells[name]).strip() != row[name]:
+                self._note(i, f"{name} {cells[name]!r} is taken for {row[name]!r}")
+        for text in self.tuner.space.unlike(checked):
+            self._note(i, f"{text}; recorded as it was done")
+        return checked
 
     def _results(self, rows: Sequence[int]) -> tuple[list[float], list[str], list[bool]]:
         """Values, why runs failed (empty where they did not), and which rows are open."""
@@ -237,10 +243,9 @@ class _Reading:
             remark = bool(word) and not known and not any(map(str.isdigit, word))
             stopped = words[k] in NOT_DONE or ((known or remark) and not empty)
             if remark and stopped:
-                place = self.table.place(rows[k])
                 what = "left out" if word in LEFT_OUT else "taken for a run that failed"
                 doubt = "; if it does not count, write 'not done'" if word in UNSURE else ""
-                self.notes.append(f"{place}: {str(cell).strip()!r} is {what}{doubt}")
+                self._note(rows[k], f"{str(cell).strip()!r} is {what}{doubt}")
             if number is None and not empty and not stopped:
                 number = self._quantity(name, cell, rows[k])
             if number is not None and not isfinite(number):
@@ -256,13 +261,11 @@ class _Reading:
 
     def _on_scale(self, number: float, cell: Any, i: int) -> float:
         """The value that a cell means on the scale of past tasks."""
-        try:
-            value = self.tuner.source.scale.read(number, cell, confirmed=self.confirmed)
-        except InputError as error:
-            raise error.at(self.table.place(i)) from None
+        scale = self.tuner.source.scale
+        with self._at(i):
+            value = scale.read(number, cell, confirmed=self.confirmed)
         if value != number:
-            read = self.tuner.source.scale.as_read(cell, value)
-            self.notes.append(f"{self.table.place(i)}: {read}")
+            self._note(i, scale.as_read(cell, value))
         return value
 
     def _ask_about_shares(self, values: Array, rows: Sequence[int]) -> None:
@@ -272,9 +275,10 @@ class _Reading:
             return
         for k in np.flatnonzero((values > 0) & (values < 1)).tolist():
             if middle / 2 <= 100 * values[k] <= 2 * middle:
-                self.notes.append(
-                    f"{self.table.place(rows[k])}: {self.tuner.output} is {values[k]:g}, about a "
-                    f"hundredth of the others; if per cent are meant, write {100 * values[k]:g}"
+                self._note(
+                    rows[k],
+                    f"{self.tuner.output} is {values[k]:g}, about a hundredth of the others; if "
+                    f"per cent are meant, write {100 * values[k]:g}",
                 )
 
     def _statuses(self, rows: Sequence[int]) -> list[str]:
@@ -290,10 +294,8 @@ class _Reading:
         return [None if is_empty(v) else self._quantity(name, v, i) for v, i in found]
 
     def _quantity(self, name: str, cell: Any, i: int) -> float:
-        try:
+        with self._at(i, name):
             number = quantity(cell)
-        except InputError as error:
-            raise error.at(f"{self.table.place(i)}, {name}") from None
         if number is None:
             raise InputError(
                 f"{self.table.place(i)}: {name} is {cell!r}; expected a number, nothing while the "
@@ -301,7 +303,7 @@ class _Reading:
             )
         found = split_unit(cell) if isinstance(cell, str) else None
         if found and found[1] not in name and found[1] != "%":
-            self.notes.append(f"{self.table.place(i)}: {name} {cell!r} is read as {number:g}")
+            self._note(i, f"{name} {cell!r} is read as {number:g}")
         return number
 
     # Writing
@@ -396,17 +398,6 @@ def _alike(some: Sequence[Any], others: Sequence[Any]) -> bool:
     """Whether cells say the same; whole numbers may have become others."""
     pairs = zip(some, others, strict=False)
     return len(some) == len(others) and all(a == b or str(a) == str(b) for a, b in pairs)
-
-
-# One writer at a time
-
-
-@contextmanager
-def _alone(file: Path) -> Iterator[None]:
-    """Hold the table; another process that adds to it waits. Refused where it cannot be written."""
-    with reserved(file, wait=True):
-        _refuse_open_elsewhere(Path(os.path.realpath(file)))
-        yield
 
 
 def _refuse_open_elsewhere(file: Path) -> None:
