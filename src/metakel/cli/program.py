@@ -192,7 +192,7 @@ class Program:
         """
         for _ in range(self.retries):
             outcome = self._try(number, configuration, decide)
-            if outcome.value is not None or outcome.stopped:
+            if outcome.state != "failed":
                 return outcome
             note(f"{number}: {outcome.reason}; trying again")
         return self._try(number, configuration, decide)
@@ -452,6 +452,11 @@ class RunResult:
     outputs: Mapping[str, float] = field(default_factory=dict)
     curve: Mapping[int, float] = field(default_factory=dict)
     stopped: bool = False
+
+    @property
+    def state(self) -> str:
+        """What became of it: complete, failed or stopped."""
+        return "stopped" if self.stopped else "failed" if self.value is None else "complete"
 
 
 def read_result(text: str, objective: str = "", others: Sequence[str] = ()) -> RunResult:

@@ -124,7 +124,7 @@ def tune(
         raise typer.BadParameter(f"--timeout is {timeout:g}; expected seconds > 0")
     known = as_prior(prior)
     known, defaults = _as_in_the_command(known, command)
-    names = known.space.names
+    search, names = replace(search, fix=[*defaults, *(search.fix or ())]), known.space.names
     check_placeholders(value_file, names, "--value-file")
     held = {text.partition("=")[0] for text in defaults}
     free = set(known.space.free) - held
@@ -142,8 +142,7 @@ def tune(
         resumed=resumed, steps=step_pattern(step) if step else None,
     )  # fmt: skip
     with signals, program.guard, program.reserved(names):
-        held_too = replace(search, fix=[*defaults, *(search.fix or ())])
-        tuner = held_too.tuner(
+        tuner = search.tuner(
             source, journal, command=command, budget=budget, stop_at=stop_at,
             adopt_after=adopt_after,
         )  # fmt: skip
@@ -269,15 +268,14 @@ def _loop(
         except InputError:  # it cannot be run at all, so nothing was evaluated
             tuner.drop(configuration)
             raise
-        failed = outcome.value is None and not outcome.stopped
-        if outcome.stopped:
+        if outcome.state == "stopped":
             tuner.stop(configuration, outcome.curve, outcome.reason)
         else:
             tuner.tell(
-                configuration, outcome.value, outcome.outputs, failed=failed,
+                configuration, outcome.value, outcome.outputs, failed=outcome.state == "failed",
                 reason=outcome.reason, curve=outcome.curve,
             )  # fmt: skip
-        failures = failures + 1 if failed else 0
+        failures = failures + 1 if outcome.state == "failed" else 0
         _show(tuner, number, configuration, outcome, json=json)
         if tuner.alarm is not None and not alarmed:
             alarmed = True
@@ -292,17 +290,15 @@ def _loop(
 def _show(
     tuner: Tuner, number: int, configuration: dict[str, Any], outcome: RunResult, *, json: bool
 ) -> None:
-    event = "failed" if outcome.value is None else "complete"
     if json:
-        event = "stopped" if outcome.stopped else event
         facts = {name: fact for name, fact in asdict(outcome).items() if name != "stopped"}
         if not outcome.curve:
             del facts["curve"]
-        emit({"event": event, "number": number, "configuration": configuration, **facts})
-    elif outcome.stopped:
+        emit({"event": outcome.state, "number": number, "configuration": configuration, **facts})
+    elif outcome.state == "stopped":
         after = f"stopped after step {max(outcome.curve)}: {outcome.reason}"
         say(f"{number:4d}  {after}  {one_line(configuration)}")
-    elif outcome.value is None:
+    elif outcome.state == "failed":
         say(f"{number:4d}  failed: {outcome.reason}  {one_line(configuration)}")
     else:
         best = tuner.best.value
