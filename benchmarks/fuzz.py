@@ -29,14 +29,14 @@ import numpy as np
 
 import metakel as mk
 from benchmarks import fuzz_hosts
-from metakel.cli.outputs import read_value
+from metakel.cli.program import read_value
 from metakel.errors import MetaKelError
 from metakel.kernels import KernelSum, legendre
 from metakel.optimize import Optimizer
 from metakel.scale import scan
 from metakel.tuner import Run, Store, Tuner
-from metakel.tuner.events import as_value
 from metakel.tuner.journal import Journal, encoded, parsed
+from metakel.tuner.store import as_value
 
 SECONDS = 5.0
 GIGABYTE = 1 << 30

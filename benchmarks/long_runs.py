@@ -26,8 +26,8 @@ from metakel import History, Prior, learn_prior
 from metakel.integrations.optuna import MetaKelSampler
 from metakel.report import replay_journal, write_report
 from metakel.tuner import Store, Tuner
-from metakel.tuner.events import stamped
 from metakel.tuner.journal import encoded
+from metakel.tuner.store import stamped
 
 SECONDS = 1.0  # one evaluation
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from metakel import History, InputError, Prior, Space, learn_prior
-from metakel.cli.outputs import read_result
-from metakel.cli.safe import read_limits, read_start
+from metakel.cli.options import read_limits, read_start
+from metakel.cli.program import read_result
 from metakel.priors import learn_outputs
 from metakel.safe import SafePrior
 from metakel.space import Categorical, Float

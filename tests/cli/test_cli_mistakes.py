@@ -11,7 +11,7 @@ from paper_extra import needs_paper
 from strangers_table import OUTPUT, TASK
 
 import metakel as package
-from metakel.cli.outputs import read_value
+from metakel.cli.program import read_value
 
 COLUMNS = ("--task", TASK, "--output", OUTPUT)
 SEEN = "learning rate,n=layers,opt imizer,acc %"

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from metakel import History, Prior, learn_prior
-from metakel.tuner.events import Scale
+from metakel.tuner.store import Scale
 
 openpyxl = pytest.importorskip("openpyxl")
 FORMAT = "0.0%"

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -232,7 +232,7 @@ def as_somebody(folder: Path) -> list[str]:
 @contextmanager
 def server():
     """The URL of a PostgreSQL server of its own; skipped where there is none to be had."""
-    pytest.importorskip("psycopg", reason="psycopg is not installed")
+    psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed")
     found = [shutil.which("initdb"), *sorted(Path("/").glob("usr/lib/postgresql/*/bin/initdb"))]
     if not any(found):
         pytest.skip("PostgreSQL is not installed: no initdb")
@@ -251,14 +251,14 @@ def server():
     process = subprocess.Popen(
         [*run, programs / "postgres", "-D", data, *listen], stderr=subprocess.DEVNULL
     )
+    address = f"//metakel@127.0.0.1:{port}/postgres"
     try:
-        for _ in range(300):
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    break
+        for _ in range(1200):  # its port is open before it takes connections
+            with suppress(psycopg.OperationalError), psycopg.connect(f"postgresql:{address}"):
+                break
             assert process.poll() is None, "the server ended"
             time.sleep(0.1)
-        yield f"postgresql+psycopg://metakel@127.0.0.1:{port}/postgres"
+        yield f"postgresql+psycopg:{address}"
     finally:
         # runuser passes the signal on; SIGINT ends the connections, too.
         subprocess.run(

@@ -25,7 +25,7 @@ from metakel.optimize import Certificate
 from metakel.priors.info import random_regret
 from metakel.priors.summary import promise
 from metakel.report import RunReplay, replay_journal, replay_run, write_report
-from metakel.report.trials import as_csv
+from metakel.report.run import as_csv
 from metakel.tuner import Tuner
 
 EVIL = "<script>document.title = 'owned'</script>\"'&"

@@ -31,7 +31,7 @@ from torture import values_in
 from tuning_history import measure, small_prior
 
 from metakel import MetaKelError, Prior
-from metakel.tuner import Journal, Tuner, events, fold, lock
+from metakel.tuner import Journal, Tuner, fold, lock, store
 from metakel.tuner.salvage import salvaged
 
 BUDGET = 40
@@ -92,7 +92,7 @@ def tune(
 ) -> None:
     """Evaluate until the budget is spent."""
     if ahead:
-        events.datetime = fold.datetime = skewed(ahead)
+        store.datetime = fold.datetime = skewed(ahead)
     if host is not None:
         here = {**lock._place(), "host": f"pod-{host}", "namespace": f"pid:[{os.getpid()}]"}
         lock._place = lambda: here

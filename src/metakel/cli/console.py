@@ -6,13 +6,16 @@ read the table alone, so that they do not wait for numpy.
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from functools import wraps
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 import typer.main
@@ -65,8 +68,8 @@ SUMMARIES = {
 }
 # The modules of commands that have none of their own name.
 MODULES = {
-    "look": "learn", "report": "show", "demo": "show", "paper": "show",
-    "tell": "journals", "status": "journals",
+    "look": "learn", "tell": "suggest",
+    "status": "show", "report": "show", "demo": "show", "paper": "show",
 }  # fmt: skip
 # Where options stand in the help of the commands that have many, and the words for their values;
 # options of promises that stand in a file of their own bring both along.
@@ -124,7 +127,7 @@ def load(name: str) -> Any:
     elif name == "tune":
         options = {"cls": module.TuneCommand}
     app = _app(add_completion=False)
-    app.command(name, **options)(getattr(module, name))
+    app.command(name, **options)(spread(getattr(module, name)))
     command: Any = typer.main.get_command(app)
     words = {
         option: (panel, word)
@@ -135,6 +138,34 @@ def load(name: str) -> Any:
         if option.name in words:
             option.rich_help_panel, option.metavar = words[option.name]
     return command
+
+
+def spread(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with an option for every field of a dataclass that it takes."""
+    found: list[inspect.Parameter] = []
+    groups: dict[str, Any] = {}
+    for taken in inspect.signature(command, eval_str=True).parameters.values():
+        group = taken.annotation
+        if not is_dataclass(group):
+            found.append(taken.replace(kind=taken.KEYWORD_ONLY))
+            continue
+        groups[taken.name] = group
+        hints = get_type_hints(group, include_extras=True)
+        found += [
+            inspect.Parameter(
+                f.name, taken.KEYWORD_ONLY, default=f.default, annotation=hints[f.name]
+            )
+            for f in fields(group)
+        ]
+
+    @wraps(command)
+    def typed(**said: Any) -> None:
+        for name, group in groups.items():
+            said[name] = group(**{f.name: said.pop(f.name) for f in fields(group)})
+        command(**said)
+
+    vars(typed)["__signature__"] = inspect.Signature(found)
+    return typed
 
 
 def _app(**settings: Any) -> typer.Typer:

@@ -16,8 +16,10 @@ from metakel._files import writing
 from metakel.cli.console import Json, at_terminal, emit, note, refuse_overwriting, say
 from metakel.cli.history import PastRuns, read_default, with_journals
 from metakel.cli.options import (
+    AlsoRecorded,
     Delimiter,
     Minimize,
+    Noise,
     NoParameter,
     OutputColumn,
     Rename,
@@ -25,7 +27,6 @@ from metakel.cli.options import (
     TaskColumn,
     read_named_numbers,
 )
-from metakel.cli.safe import AlsoRecorded, Noise
 from metakel.curves import CurveModel
 from metakel.data import History
 from metakel.errors import InputError, typed_list

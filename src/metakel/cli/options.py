@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,9 +14,12 @@ from metakel._arrays import is_number
 from metakel.confidence import Alarm
 from metakel.errors import InputError
 from metakel.optimize.model import NothingToAsk
+from metakel.priors import Prior
+from metakel.safe import SafePrior
 from metakel.space import Parameter, Space
 from metakel.space.configurations import quantity
-from metakel.tuner import Tuner
+from metakel.tuner import Source, Tuner
+from metakel.tuner.source import as_source
 
 PriorPath = Annotated[
     Path, typer.Argument(help="The file that `metakel learn` wrote, or library:NAME[:METRIC].")
@@ -45,9 +48,6 @@ Sheets = Annotated[
         "with the output. [default: the first with a table]",
     ),
 ]
-Sheet = Annotated[
-    str | None, typer.Option(help="Sheet of a workbook. [default: the first with a table]")
-]
 Rename = Annotated[
     list[str] | None,
     typer.Option(help="old=new: another name of a column, where tables differ in it."),
@@ -56,17 +56,6 @@ JournalArgument = Annotated[
     Path, typer.Argument(help="The journal of `metakel suggest` or `metakel tune`.")
 ]
 JournalPath = Annotated[Path | None, typer.Option(help="Journal to continue or to begin.")]
-TablePath = Annotated[
-    Path | None,
-    typer.Option(
-        "--table",
-        help="Table that is the record, CSV or Excel: its results and open rows count, and the "
-        "next rows to fill in are added to it.",
-    ),
-]
-Observed = Annotated[
-    Path | None, typer.Option(help="Table with runs of this very task, to start from.")
-]
 CandidatesPath = Annotated[
     Path | None,
     typer.Option(
@@ -75,43 +64,48 @@ CandidatesPath = Annotated[
         "are no parameters are ignored. Certificates are then about these.",
     ),
 ]
-Fix = Annotated[list[str] | None, typer.Option("--fix", help="name=value to hold fixed.")]
-Range = Annotated[
-    list[str] | None, typer.Option("--range", help="name=low..high, a narrower range.")
-]
-Exclude = Annotated[
-    list[str] | None, typer.Option("--exclude", help="name=value, a choice that cannot be tried.")
-]
-Sums = Annotated[
+Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]
+Limits = Annotated[
     list[str] | None,
     typer.Option(
-        "--sum", help="What every suggestion keeps, as in 'A + B + C = 100' or '2 A + B <= 50'."
+        "--limit",
+        help="What no run may violate, as in 'temperature <= 90'; also of the output itself. Only "
+        "configurations are tried that respect all limits, with probability 1 - delta for the "
+        "whole run, if the learned kernels and noise levels hold. "
+        "Confidence bounds then decide instead of the prior's mixture.",
+        metavar="LIMIT",
+        rich_help_panel="Promises",
     ),
 ]
-Extrapolate = Annotated[
-    bool,
-    typer.Option("--extrapolate", help="Allow --fix and --candidates beyond the recorded ranges."),
-]
-Delta = Annotated[
-    float | None,
+Start = Annotated[
+    list[str] | None,
     typer.Option(
-        help="Probability with which what is promised may fail, as the certificate. "
-        "[default: 0.2, with --limit 0.1]"
+        "--start",
+        help="name=value,name=value of a configuration that you know to respect all limits. "
+        "[default: past tasks vouch for some]",
+        metavar="NAME=VALUE",
+        rich_help_panel="Promises",
     ),
 ]
-AcceptAlarm = Annotated[
-    bool, typer.Option("--accept-alarm", help="Go on after an alarm that has stopped the run.")
-]
-TaskName = Annotated[
-    str, typer.Option("--task", help="Name of the task; a journal of another one is refused.")
-]
-SameTask = Annotated[
-    bool,
+AlsoRecorded = Annotated[
+    list[str] | None,
     typer.Option(
-        "--same-task", help="Continue this journal although the name or the command differs."
+        "--limit-output",
+        help="Column with another measured output, or several (a,b), or the output itself, "
+        "that `metakel tune --limit` will limit.",
+        metavar="COLUMN",
+        rich_help_panel="Promises",
     ),
 ]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]
+Noise = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="name=value: noise (standard deviation) of an output that will be limited. "
+        "[default: what the first half of the tasks leaves unexplained]",
+        metavar="NAME=VALUE",
+        rich_help_panel="Promises",
+    ),
+]
 
 
 def assignments(space: Space, texts: Sequence[str]) -> dict[str, Any]:
@@ -190,3 +184,53 @@ def why_stopped(tuner: Tuner, error: Alarm | NothingToAsk) -> str:
         f"alarm: {reason}. Nothing is promised of untried configurations now. Find out why; "
         "--accept-alarm goes on with wider bounds"
     )
+
+
+# Limits
+
+
+_LIMIT = re.compile(r"\s*(.+?)\s*(<=|>=|≤|≥|<|>)\s*(.+?)\s*").fullmatch
+
+
+def read_limits(texts: Sequence[str] | None) -> dict[str, tuple[float | None, float | None]]:
+    """Pairs (smallest, largest) by output, from ``name <= value`` and ``name >= value``."""
+    found: dict[str, tuple[float | None, float | None]] = {}
+    for text in texts or ():
+        parts = _LIMIT(text)
+        number = None if parts is None else quantity(parts[3])
+        if parts is None or number is None:
+            raise InputError(f"--limit {text!r}; expected name <= number, or name >= number")
+        low, high = found.get(parts[1], (None, None))
+        if parts[2] in ("<=", "≤", "<"):
+            found[parts[1]] = low, number if high is None else min(high, number)
+        else:
+            found[parts[1]] = number if low is None else max(low, number), high
+    return found
+
+
+def read_start(space: Space, texts: Sequence[str] | None) -> list[dict[str, Any]]:
+    """Configurations from ``name=value,name=value``; every parameter that varies is named."""
+    names = "|".join(re.escape(name) for name in sorted(space.names, key=len, reverse=True))
+    rows = []
+    for text in texts or ():
+        parts = re.split(rf"\s*,\s*(?=(?:{names})=)", text.strip())
+        row = assignments(space, parts)
+        lacking = [name for name in space.free if name not in row]
+        if lacking:
+            raise InputError(f"--start {text!r} has no {', '.join(lacking)}; expected all of them")
+        rows.append(row)
+    return rows
+
+
+def with_limits(prior: Prior, limit: Sequence[str] | None, start: Sequence[str] | None) -> Source:
+    """The prior as a source of decisions, with the limits that were typed, if there are any."""
+    rows = read_start(prior.space, start)
+    if not limit and rows:
+        raise InputError("--start is given without a limit; expected --limit, too")
+    return SafePrior(prior, read_limits(limit), rows) if limit else as_source(prior)
+
+
+def source_of_journal(prior: Prior, header: Mapping[str, Any]) -> Source:
+    """The prior as a source of decisions, with the limits that a journal was begun with."""
+    rules = header.get("rules", {})
+    return SafePrior(prior, rules["limits"], rules["start"]) if rules else as_source(prior)

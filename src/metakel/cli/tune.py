@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,30 +24,19 @@ from metakel.cli.console import (
     one_line,
     say,
 )
-from metakel.cli.journals import duration
-from metakel.cli.options import (
-    AcceptAlarm,
-    CandidatesPath,
-    Delta,
-    Exclude,
-    Extrapolate,
-    Fix,
-    Observed,
-    PriorPath,
-    Range,
-    SameTask,
-    Seed,
-    Sums,
-    TaskName,
-    read_space,
-    why_stopped,
+from metakel.cli.options import PriorPath, why_stopped
+from metakel.cli.program import (
+    Program,
+    RunResult,
+    StopSignals,
+    check_command,
+    check_placeholders,
+    step_pattern,
 )
-from metakel.cli.outputs import RunResult, step_pattern
-from metakel.cli.program import Program, StopSignals, check_command, check_placeholders
-from metakel.cli.safe import Limits, Start, with_limits
-from metakel.cli.suggest import open_tuner, read_candidates
+from metakel.cli.show import duration
+from metakel.cli.suggest import Search
 from metakel.confidence import Alarm
-from metakel.curves import Curve, CurveModel, Decision
+from metakel.curves import Curve, Decision
 from metakel.errors import InputError
 from metakel.library import ENTRIES, as_curves, as_prior, spelled
 from metakel.optimize.model import NothingToAsk
@@ -106,20 +95,8 @@ def tune(
             "which cannot be looked up. [default: never]"
         ),
     ] = None,
-    limit: Limits = None,
-    start: Start = None,
-    accept_alarm: AcceptAlarm = False,
-    delta: Delta = None,
-    observed: Observed = None,
-    candidates: CandidatesPath = None,
-    fix: Fix = None,
-    narrowed: Range = None,
-    exclude: Exclude = None,
-    sums: Sums = None,
-    extrapolate: Extrapolate = False,
-    task: TaskName = "",
-    same_task: SameTask = False,
-    seed: Seed = 0,
+    *,
+    search: Search,
     verbose: Annotated[
         bool, typer.Option("-v", "--verbose", help="Say why each configuration is tried.")
     ] = False,
@@ -147,7 +124,7 @@ def tune(
         raise typer.BadParameter(f"--timeout is {timeout:g}; expected seconds > 0")
     known = as_prior(prior)
     known, defaults = _as_in_the_command(known, command)
-    names = known.space.names
+    search, names = replace(search, fix=[*defaults, *(search.fix or ())]), known.space.names
     check_placeholders(value_file, names, "--value-file")
     held = {text.partition("=")[0] for text in defaults}
     free = set(known.space.free) - held
@@ -157,20 +134,17 @@ def tune(
     if unused:
         note(f"not in the command, only in METAKEL_CONFIGURATION: {', '.join(unused)}")
     signals, stopper = StopSignals(), _stopper(known, step, curves)
-    source = with_limits(known, limit, start)
-    kept = [path for path in (prior, journal, observed, candidates) if path is not None]
+    source = search.source(known)
+    kept = [p for p in (prior, journal, search.observed, search.candidates) if p is not None]
     resumed = journal.exists()
     program = Program(
         command, timeout, retries, value_file, signals, source.output, source.others, names, kept,
         resumed=resumed, steps=step_pattern(step) if step else None,
     )  # fmt: skip
     with signals, program.guard, program.reserved(names):
-        tuner = open_tuner(
-            source, journal, fix=[*defaults, *(fix or ())], task=task, command=command,
-            space=read_space(known.space, narrowed, exclude, sums),
-            same_task=same_task, observed=observed, accept_alarm=accept_alarm, seed=seed,
-            delta=delta, extrapolate=extrapolate, budget=budget, stop_at=stop_at,
-            adopt_after=adopt_after, candidates=read_candidates(candidates, known.space),
+        tuner = search.tuner(
+            source, journal, command=command, budget=budget, stop_at=stop_at,
+            adopt_after=adopt_after,
         )  # fmt: skip
         if resumed:
             _continue(tuner, journal)
@@ -185,7 +159,7 @@ def tune(
                 stopped = why_stopped(tuner, error)
             _conclude(tuner, journal, failures, give_up, stopped, json=json)
     if not json:
-        listed = "" if candidates is None else f" --candidates {candidates}"
+        listed = "" if search.candidates is None else f" --candidates {search.candidates}"
         note(f"next: metakel report {prior} --journal {journal}{listed}")
         if not known.info.model:  # one of the library lacks a table to add the journal to
             note(f"learn from this task, too: metakel learn ... --journals {journal}")
@@ -238,29 +212,11 @@ def _continue(tuner: Tuner, journal: Path) -> None:
         )
 
 
-class _Stopper:
+Stopper = Callable[[Sequence[Curve]], Callable[[Curve], Decision]]
+
+
+def _stopper(prior: Prior, pattern: str, curves: str) -> Stopper | None:
     """Decides about the curve of a running program, given those of the journal."""
-
-    def __init__(self, model: CurveModel) -> None:
-        self._model, self._said = model, set[str]()
-
-    def beside(self, earlier: Sequence[Curve]) -> Callable[[Curve], Decision]:
-        """A whole run makes as many steps as the longest one so far."""
-        whole = max((max(curve) for curve in earlier), default=None)
-        decided = self._model.beside(earlier, whole)
-
-        def decide(curve: Curve) -> Decision:
-            found = decided(curve)
-            if found.never:
-                if found.reason not in self._said:
-                    note(f"nothing is ended early, as {found.reason}")
-                self._said.add(found.reason)
-            return found
-
-        return decide
-
-
-def _stopper(prior: Prior, pattern: str, curves: str) -> _Stopper | None:
     if not pattern:
         if curves:
             raise InputError("--curves without --step-pattern; expected how lines tell values")
@@ -270,16 +226,30 @@ def _stopper(prior: Prior, pattern: str, curves: str) -> _Stopper | None:
             "--step-pattern without --curves: how do runs go on? Expected library:NAME with a "
             "model that has curves, or a file of CurveModel.learn(...).save(path)"
         )
-    model = as_curves(curves or prior.info.model)
+    model, said = as_curves(curves or prior.info.model), set[str]()
     model.check_goal(prior.info.minimize, "the prior")
-    return _Stopper(model)
+
+    def beside(earlier: Sequence[Curve]) -> Callable[[Curve], Decision]:
+        # A whole run makes as many steps as the longest one so far.
+        decided = model.beside(earlier, max((max(curve) for curve in earlier), default=None))
+
+        def decide(curve: Curve) -> Decision:
+            found = decided(curve)
+            if found.never and found.reason not in said:
+                said.add(found.reason)
+                note(f"nothing is ended early, as {found.reason}")
+            return found
+
+        return decide
+
+    return beside
 
 
 def _loop(
     tuner: Tuner,
     program: Program,
     give_up: int,
-    stopper: _Stopper | None,
+    stopper: Stopper | None,
     *,
     verbose: bool,
     json: bool,
@@ -293,20 +263,19 @@ def _loop(
         if verbose:
             note(f"why {number}: {tuner.explain(configuration)}")
         try:
-            decide = None if stopper is None else stopper.beside(tuner.trials.curves)
+            decide = None if stopper is None else stopper(tuner.trials.curves)
             outcome = program.run(number, configuration, decide)
         except InputError:  # it cannot be run at all, so nothing was evaluated
             tuner.drop(configuration)
             raise
-        failed = outcome.value is None and not outcome.stopped
-        if outcome.stopped:
+        if outcome.state == "stopped":
             tuner.stop(configuration, outcome.curve, outcome.reason)
         else:
             tuner.tell(
-                configuration, outcome.value, outcome.outputs, failed=failed,
+                configuration, outcome.value, outcome.outputs, failed=outcome.state == "failed",
                 reason=outcome.reason, curve=outcome.curve,
             )  # fmt: skip
-        failures = failures + 1 if failed else 0
+        failures = failures + 1 if outcome.state == "failed" else 0
         _show(tuner, number, configuration, outcome, json=json)
         if tuner.alarm is not None and not alarmed:
             alarmed = True
@@ -321,17 +290,15 @@ def _loop(
 def _show(
     tuner: Tuner, number: int, configuration: dict[str, Any], outcome: RunResult, *, json: bool
 ) -> None:
-    event = "failed" if outcome.value is None else "complete"
     if json:
-        event = "stopped" if outcome.stopped else event
         facts = {name: fact for name, fact in asdict(outcome).items() if name != "stopped"}
         if not outcome.curve:
             del facts["curve"]
-        emit({"event": event, "number": number, "configuration": configuration, **facts})
-    elif outcome.stopped:
+        emit({"event": outcome.state, "number": number, "configuration": configuration, **facts})
+    elif outcome.state == "stopped":
         after = f"stopped after step {max(outcome.curve)}: {outcome.reason}"
         say(f"{number:4d}  {after}  {one_line(configuration)}")
-    elif outcome.value is None:
+    elif outcome.state == "failed":
         say(f"{number:4d}  failed: {outcome.reason}  {one_line(configuration)}")
     else:
         best = tuner.best.value

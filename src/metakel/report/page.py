@@ -12,20 +12,24 @@ from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from metakel import __version__
 from metakel._files import write_atomically
 from metakel.charts import LEARNED, RANDOM, REFERENCE, Axis, SvgChart, number, short, style_sheet
 from metakel.confidence import AlarmEvent
 from metakel.errors import first_of
+from metakel.optimize import Reasons
 from metakel.priors import Prior, Replays
 from metakel.priors.heldout import NEEDED_LOG_SCORE
-from metakel.priors.summary import EFFECT, Curve, draw_effect, effect_axis
+from metakel.priors.summary import EFFECT, Curve, draw_effect, effect_axis, promise
 from metakel.report.html import (
     bar_widths,
     bars,
     cards,
+    facts,
     figure,
     figures,
     paragraph,
@@ -33,7 +37,7 @@ from metakel.report.html import (
     side_by_side,
     table,
 )
-from metakel.report.run import RunReplay, about, headline, next_section, run_section
+from metakel.report.run import RunReplay, run_section
 from metakel.space import Float
 
 CELLS = 24
@@ -116,7 +120,7 @@ def render_report(
     body = "".join(
         [
             f"<h1>{escape(heading)}</h1>",
-            about(prior, run, sources or {}),
+            _about(prior, run, sources or {}),
             *_top(prior, run),
             run_section(prior, run) if run is not None else "",
             model_section(prior),
@@ -130,7 +134,7 @@ def render_report(
 
 def _top(prior: Prior, run: RunReplay | None) -> list[str]:
     """What was found beside what to try next; the numbers stand where there is room."""
-    found, after = headline(prior, run), next_section(prior, run)
+    found, after = _headline(prior, run), _next(prior, run)
     summary = _summary(prior, None if run is None else run.alarm)
     if found and after:
         return [side_by_side(found + summary, after)]
@@ -183,6 +187,84 @@ def _digest(content: str) -> str:
     """As a policy names what may stand in the page."""
     found = hashlib.sha256(content.encode()).digest()
     return f"sha256-{base64.b64encode(found).decode()}"
+
+
+# The best configuration, and the next one
+
+
+def _headline(prior: Prior, run: RunReplay | None) -> str:
+    """The best configuration and what it is worth; without a run, where to begin."""
+    if run is None or not run.trials:
+        return ""
+    value, runs = float(run.best[-1]), len(run.trials)
+    best = next(trial for trial in run.trials if trial.value == value)
+    counted = f"{runs} run{'s' if runs > 1 else ''}"
+    return (
+        f'<p class="headline">The best {escape(prior.info.output)} after {counted} is '
+        f"<b>{escape(number(value))}</b>, in trial {best.number}.</p>"
+        + _card(best.point)
+        + paragraph(" ".join(_worth(prior, run, value)))
+        + paragraph(promise(prior, run.certificate))
+    )
+
+
+def _worth(prior: Prior, run: RunReplay, value: float) -> list[str]:
+    """Against what a typical configuration gives, and against the best of past tasks."""
+    sign, said = -1.0 if prior.info.minimize else 1.0, []
+    if run.typical is not None:
+        gain = sign * (value - run.typical.value)
+        side = "better" if gain >= 0 else "worse"
+        typical = f"A typical configuration is expected to give {run.typical} here"
+        said.append(f"{typical}, so that it is {side} by {number(abs(gain))}.")
+    if prior.best_runs is not None:
+        tops: dict[str, float] = {}
+        for task, top in zip(prior.best_runs.tasks, prior.best_runs.values.tolist(), strict=True):
+            tops[task] = max(tops.get(task, -np.inf), sign * top)
+        below = sum(top < sign * value for top in tops.values())
+        behind = f"The best runs of {below} of {len(tops)} past tasks are behind it"
+        if not below:
+            behind = f"All {len(tops)} past tasks had a run that is as good or better"
+        said.append(f"{behind}; tasks may differ in what can be reached.")
+    return said
+
+
+def _next(prior: Prior, run: RunReplay | None) -> str:
+    """What to try next, and why."""
+    if run is None:
+        optimizer = prior.optimizer()
+        why: Reasons | None = optimizer.explain(optimizer.peek())
+    else:
+        why = run.next
+    if why is None:
+        return ""
+    runs = "".join(f"<li>{escape(str(neighbor))}</li>" for neighbor in why.neighbors)
+    return section(
+        "Try this next, because" if run is not None and run.trials else "Try this first, because",
+        _card(why.expected.x),
+        paragraph(why.sentence),
+        paragraph(why.support) if why.support else "",
+        f"<ul>{runs}</ul>" if runs else "",
+        paragraph(why.alternative),
+    )
+
+
+def _card(configuration: Mapping[str, Any]) -> str:
+    """A configuration to read at a glance."""
+    return cards([(short(v), name, "") for name, v in configuration.items()], "configuration")
+
+
+def _about(prior: Prior, run: RunReplay | None, sources: Mapping[str, str]) -> str:
+    """What run this is, and what the page was made from."""
+    info = prior.info
+    verb = "minimise" if info.minimize else "maximise"
+    entries = {
+        "goal": f"{verb} {info.output}",
+        **({} if run is None else dict(run.about)),
+        "past": info.origin,
+        **{name: text for name, text in sources.items() if text},
+        "made by": f"metakel {__version__}",
+    }
+    return facts(entries)
 
 
 # What was learned, and how far to trust it

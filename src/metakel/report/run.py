@@ -1,43 +1,57 @@
-"""One run, replayed value by value, and the page's parts on it."""
+"""One run, replayed value by value, and its section of the page."""
 
 from __future__ import annotations
 
+import csv
+import io
 import shlex
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from html import escape
-from math import inf
+from math import inf, isfinite
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from metakel import __version__
 from metakel._arrays import Array
-from metakel.charts import ALARM, LEARNED, OBSERVED, REFERENCE, Axis, SvgChart, number, short
+from metakel.charts import (
+    ALARM,
+    LEARNED,
+    OBSERVED,
+    REFERENCE,
+    Axis,
+    SvgChart,
+    clip,
+    number,
+    short,
+)
 from metakel.confidence import Alarm, AlarmEvent
 from metakel.errors import InputError
 from metakel.optimize import Certificate, Expected, Optimizer, Reasons, Record, Trial
 from metakel.optimize.outcomes import BLOCK, MOST
 from metakel.priors import Prior
-from metakel.priors.summary import promise, useful
-from metakel.report.html import cards, facts, figure, figures, paragraph, section, table
-from metakel.report.trials import (
-    curves_part,
-    failure_table,
-    parallel,
-    slices,
-    to_draw,
-    trial_table,
-    trial_tip,
-)
+from metakel.priors.summary import useful
+from metakel.report.html import downloadable, figure, figures, paragraph, section, table
+from metakel.space import Categorical, Float, Ordinal, Parameter
 from metakel.tuner import Store
 from metakel.tuner.source import Candidates, RunOptions, Source, as_source
 
 CROWDED = 200  # more dots than this are small
-DOTS = 1000  # of at most so many values the configuration is shown
 STEPS = 100  # after at most so many of its values a run is looked at
+SHOWN_TRIALS = 10
+SHOWN_PARAMETERS = 8
+MOST_REASONS = 8
+LINES = 150  # of parallel coordinates
+DOTS = 1000  # of at most so many values the configuration is shown
+DOTS_OF_SLICE = 300
+WIDE, NARROW, HEIGHT, TOP, BOTTOM, LEFT, RIGHT = 860, 420, 284, 34, 54, 92, 60
+LETTER = 9  # the width of one, at most, in names of axes
+FEW = 4  # axes that fit into the width of any other chart, on a telephone too
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+MOST_CURVES = 60  # curves that are drawn, the last ones
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,83 +198,6 @@ def replay_journal(prior: Prior | Source, path: str | Path, candidates: Any = No
 # On the page
 
 
-def headline(prior: Prior, run: RunReplay | None) -> str:
-    """The best configuration and what it is worth; without a run, where to begin."""
-    if run is None or not run.trials:
-        return ""
-    sign = -1.0 if prior.info.minimize else 1.0
-    values = np.array([trial.value for trial in run.trials], dtype=np.float64)
-    best = run.trials[int(np.argmax(sign * values))]
-    value, runs = float(best.value or 0.0), len(run.trials)
-    counted = f"{runs} run{'s' if runs > 1 else ''}"
-    return (
-        f'<p class="headline">The best {escape(prior.info.output)} after {counted} is '
-        f"<b>{escape(number(value))}</b>, in trial {best.number}.</p>"
-        + configuration_card(best.point)
-        + paragraph(" ".join(_worth(prior, run, value)))
-        + paragraph(promise(prior, run.certificate))
-    )
-
-
-def _worth(prior: Prior, run: RunReplay, value: float) -> list[str]:
-    """Against what a typical configuration gives, and against the best of past tasks."""
-    sign, said = -1.0 if prior.info.minimize else 1.0, []
-    if run.typical is not None:
-        gain = sign * (value - run.typical.value)
-        side = "better" if gain >= 0 else "worse"
-        typical = f"A typical configuration is expected to give {run.typical} here"
-        said.append(f"{typical}, so that it is {side} by {number(abs(gain))}.")
-    if prior.best_runs is not None:
-        tops: dict[str, float] = {}
-        for task, top in zip(prior.best_runs.tasks, prior.best_runs.values.tolist(), strict=True):
-            tops[task] = max(tops.get(task, -np.inf), sign * top)
-        below = sum(top < sign * value for top in tops.values())
-        behind = f"The best runs of {below} of {len(tops)} past tasks are behind it"
-        if not below:
-            behind = f"All {len(tops)} past tasks had a run that is as good or better"
-        said.append(f"{behind}; tasks may differ in what can be reached.")
-    return said
-
-
-def next_section(prior: Prior, run: RunReplay | None) -> str:
-    """What to try next, and why."""
-    if run is None:
-        optimizer = prior.optimizer()
-        why: Reasons | None = optimizer.explain(optimizer.peek())
-    else:
-        why = run.next
-    if why is None:
-        return ""
-    runs = "".join(f"<li>{escape(str(neighbor))}</li>" for neighbor in why.neighbors)
-    return section(
-        "Try this next, because" if run is not None and run.trials else "Try this first, because",
-        configuration_card(why.expected.x),
-        paragraph(why.sentence),
-        paragraph(why.support) if why.support else "",
-        f"<ul>{runs}</ul>" if runs else "",
-        paragraph(why.alternative),
-    )
-
-
-def configuration_card(configuration: Mapping[str, Any]) -> str:
-    """A configuration to read at a glance."""
-    return cards([(short(v), name, "") for name, v in configuration.items()], "configuration")
-
-
-def about(prior: Prior, run: RunReplay | None, sources: Mapping[str, str]) -> str:
-    """What run this is, and what the page was made from."""
-    info = prior.info
-    verb = "minimise" if info.minimize else "maximise"
-    entries = {
-        "goal": f"{verb} {info.output}",
-        **({} if run is None else dict(run.about)),
-        "past": info.origin,
-        **{name: text for name, text in sources.items() if text},
-        "made by": f"metakel {__version__}",
-    }
-    return facts(entries)
-
-
 def run_section(prior: Prior, run: RunReplay) -> str:
     """How the run went."""
     counts = run.record.counts
@@ -305,14 +242,12 @@ def _chart(run: RunReplay, y: Axis) -> SvgChart:
 
 
 def _values(prior: Prior, run: RunReplay) -> str:
-    values = np.array([trial.value for trial in run.trials], dtype=np.float64)
-    improved = _changes(run.best)
+    values, improved = _measured(run.trials), _changes(run.best)
     shown = to_draw(len(values), DOTS, improved[::-1])
     tips = [trial_tip(run.trials[i]) for i in shown]
     chart = _chart(run, Axis.covering(prior.info.output, values))
     chart.steps(improved + 1, run.best[improved], LEARNED, label="best so far")
-    size = 8 if len(shown) <= CROWDED else 4
-    chart.dots(shown + 1, values[shown], OBSERVED, label="each value", tips=tips, size=size)
+    chart.dots(shown + 1, values[shown], OBSERVED, label="each value", tips=tips, **_size(shown))
     left_out = len(values) - len(shown)
     caption = "Every value in the order in which it came."
     if left_out:
@@ -331,9 +266,8 @@ def _expectations(prior: Prior, run: RunReplay) -> list[str]:
     noted = [trial for trial in run.trials if trial.note.expected is not None]
     if not noted:
         return []
-    ends = prior.output_range
+    ends, measured = prior.output_range, _measured(noted)
     expected = [Expected.within(ends, None, *(t.note.expected or (0.0, 0.0))) for t in noted]
-    measured = np.array([trial.value for trial in noted], dtype=np.float64)
     inside = sum(e.low <= y <= e.high for e, y in zip(expected, measured, strict=True))
     few = np.linspace(0, len(noted) - 1, min(len(noted), DOTS // 2)).round().astype(np.intp)
     means = np.array([e.value for e in expected])
@@ -341,8 +275,8 @@ def _expectations(prior: Prior, run: RunReplay) -> list[str]:
     chart = SvgChart(Axis("expected", axis.low, axis.high), axis)
     chart.line([axis.low, axis.high], [axis.low, axis.high], REFERENCE, label="as expected")
     tips = [f"{trial_tip(noted[i])}\nexpected {expected[i]}" for i in few]
-    size = 8 if len(few) <= CROWDED else 4
-    chart.dots(means[few], measured[few], LEARNED, label="each suggestion", tips=tips, size=size)
+    dots = means[few], measured[few]
+    chart.dots(*dots, LEARNED, label="each suggestion", tips=tips, **_size(few))
     better = "below" if prior.info.minimize else "above"
     caption = (
         f"{inside} of {len(noted)} values are within one standard deviation of what was expected "
@@ -380,3 +314,224 @@ def _followed(run: RunReplay, y: Axis, values: Array, text: Callable[[float], st
     return chart.line(run.steps, values, LEARNED).dots(
         run.steps, values, LEARNED, tips=tips, size=6
     )
+
+
+# Trials: parallel coordinates, a slice per parameter, tables
+
+
+def trial_tip(trial: Trial) -> str:
+    """What to say about a trial."""
+    settings = (f"{name} = {short(v)}" for name, v in trial.point.items())
+    return "\n".join((_in_short(trial), *settings))
+
+
+def _in_short(trial: Trial) -> str:
+    return f"{trial.number}: {number(float(trial.value or 0.0))}"
+
+
+def _measured(trials: Sequence[Trial]) -> Array:
+    return np.array([trial.value for trial in trials], dtype=np.float64)
+
+
+def _best_first(prior: Prior, trials: Sequence[Trial]) -> NDArray[np.intp]:
+    sign = 1.0 if prior.info.minimize else -1.0
+    return np.argsort(sign * _measured(trials), kind="stable")
+
+
+def to_draw(count: int, most: int, first: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Which of so many to draw: all, or the ``first`` of an order and others evenly spaced."""
+    if count <= most:
+        return np.arange(count)
+    spaced = np.linspace(0, count - 1, most // 2).round().astype(np.intp)
+    return np.union1d(first[: most // 2], spaced)
+
+
+def _some(prior: Prior, trials: Sequence[Trial], most: int) -> list[Trial]:
+    """Those to draw, the best ones among them."""
+    return [trials[i] for i in to_draw(len(trials), most, _best_first(prior, trials))]
+
+
+def _size(dots: Sized) -> dict[str, float]:
+    return {"size": 8 if len(dots) <= CROWDED else 4}
+
+
+def slices(prior: Prior, trials: Sequence[Trial]) -> list[str]:
+    """Values by each parameter, of the trials that have it."""
+    pictures = []
+    for parameter in _varying(prior):
+        having = [trial for trial in trials if parameter.name in trial.point]
+        if not having:
+            continue
+        chosen, axis = _some(prior, having, DOTS_OF_SLICE), _axis(parameter)
+        values, tips = _measured(chosen), [*map(_in_short, chosen)]
+        chart = SvgChart(axis, Axis.covering(prior.info.output, values))
+        places = [_place(parameter, axis, trial) for trial in chosen]
+        chart.dots(places, values, OBSERVED, tips=tips, size=7)
+        pictures.append(figure(chart, f"{prior.info.output} by {parameter.name}"))
+    return pictures
+
+
+def parallel(prior: Prior, trials: Sequence[Trial]) -> list[str]:
+    """A line per trial through all of its parameters to its value; better ones are stronger."""
+    parameters = _varying(prior)
+    if len(parameters) < 2:
+        return []
+    chosen = _some(prior, trials, LINES)
+    values, order = _measured(chosen), _best_first(prior, chosen)
+    axes = [*map(_axis, parameters), Axis.covering(prior.info.output, values)]
+    few = len(axes) <= FEW
+    width = NARROW if few else WIDE
+    across = np.linspace(LEFT, width - RIGHT, len(axes))
+    ends = f'y1="{TOP}" y2="{HEIGHT - BOTTOM}"'
+    marks = [f'<line class="grid" x1="{x:.0f}" x2="{x:.0f}" {ends}/>' for x in across]
+    for rank, i in reversed([*enumerate(order)]):
+        trial, strength = chosen[i], 1 - rank / max(len(order) - 1, 1)
+        places = [
+            (x, axis, _place(p, axis, trial))
+            for x, p, axis in zip(across, parameters, axes, strict=False)
+            if p.name in trial.point
+        ]
+        places.append((across[-1], axes[-1], float(values[i])))
+        points = " ".join(f"{x:.0f},{_up(axis.fraction(at)):.1f}" for x, axis, at in places)
+        look = f'class="line {LEARNED.name}" stroke-opacity="{0.12 + 0.8 * strength**2:.2f}"'
+        tip = escape(trial_tip(trial), quote=True)
+        marks.append(f'<polyline {look} points="{points}" data-tip="{tip}"/>')
+    crowded = max(len(clip(axis.label, 14)) for axis in axes) * LETTER > across[1] - across[0]
+    rows = [i % 2 if crowded else 0 for i in range(len(axes))]
+    marks += [_scale(*where) for where in zip(axes, across, rows, strict=True)]
+    picture = (
+        f'<svg class="{"" if few else "wide"}" viewBox="0 0 {width} {HEIGHT}" role="img" '
+        f'aria-label="parallel coordinates of all trials">{"".join(marks)}</svg>'
+    )
+    text = "A line per trial, from its parameters to its value. Stronger lines are better trials."
+    title = "<figcaption><h3>All configurations</h3></figcaption>"
+    return [f'<figure class="{"" if few else "whole"}">{title}{picture}<p>{text}</p></figure>']
+
+
+def trial_table(prior: Prior, trials: Sequence[Trial]) -> str:
+    """The best trials, and all of them to download."""
+    space = prior.space
+    rows = [
+        [
+            *(str(t.number), number(float(t.value or 0.0))),
+            "" if t.note.expected is None else number(t.note.expected[0]),
+            *space.cells(t.point),
+        ]
+        for t in (trials[i] for i in _best_first(prior, trials)[:SHOWN_TRIALS])
+    ]
+    shown = table(["trial", prior.info.output, "expected", *space.names], rows, "whole-width")
+    title = f"<h3>The best {len(rows)} of {len(trials)} trials</h3>"
+    return title + shown + downloadable("trials.csv", as_csv(prior, trials, space.names))
+
+
+def failure_table(prior: Prior, failed: Sequence[Trial]) -> str:
+    """Runs without a value: how many for which reason, and the last ones."""
+    if not failed:
+        return ""
+    reasons = Counter(trial.note.reason or "no reason was given" for trial in failed)
+    counted = "; ".join(
+        f"{reason} ({count})" for reason, count in reasons.most_common(MOST_REASONS)
+    )
+    if len(reasons) > MOST_REASONS:
+        counted += f"; {len(reasons) - MOST_REASONS} other reasons"
+    space, last = prior.space, failed[-SHOWN_TRIALS:]
+    rows = [[str(t.number), t.note.reason, *space.cells(t.point)] for t in last]
+    title = f"<h3>{len(failed)} failed</h3>"
+    return title + paragraph(f"{counted}.") + table(["trial", "reason", *space.names], rows)
+
+
+def as_csv(prior: Prior, trials: Sequence[Trial], names: Sequence[str]) -> str:
+    """All trials with a value; text that a spreadsheet would take for a formula is quoted."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    header = ["trial", prior.info.output, "expected", "sd", *names]
+    writer.writerow([_harmless(cell) for cell in header])
+    for trial in trials:
+        expected = trial.note.expected or ("", "")
+        cells = [trial.number, trial.value, *expected]
+        cells += [trial.point.get(name) for name in names]
+        writer.writerow([_harmless(cell) for cell in cells])
+    return text.getvalue()
+
+
+def _harmless(cell: Any) -> Any:
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA) else cell
+
+
+def _varying(prior: Prior) -> list[Parameter]:
+    return [prior.space[name] for name in prior.space.free[:SHOWN_PARAMETERS]]
+
+
+def _axis(parameter: Parameter) -> Axis:
+    if isinstance(parameter, Categorical | Ordinal):
+        return Axis.of(parameter.name, [str(value) for value in parameter.values])
+    assert isinstance(parameter, Float)  # the others do not vary
+    return Axis(parameter.name, float(parameter.low), float(parameter.high), parameter.log)
+
+
+def _place(parameter: Parameter, axis: Axis, trial: Trial) -> float:
+    value = trial.point[parameter.name]
+    if not axis.categories:
+        return float(value)
+    return float(axis.categories.index(str(value))) if str(value) in axis.categories else 0.0
+
+
+def _up(fraction: float) -> float:
+    return HEIGHT - BOTTOM - fraction * (HEIGHT - BOTTOM - TOP)
+
+
+def _scale(axis: Axis, x: float, row: int) -> str:
+    """The ends or categories of an axis, and its name below, in one of two rows."""
+    ticks = axis.names(9, HEIGHT - BOTTOM - TOP)
+    if not axis.categories:
+        ticks = [(v, number(v)) for v in (axis.low, axis.high)]
+    texts = "".join(
+        f'<text class="over" x="{x - 5:.0f}" y="{_up(axis.fraction(at)) + 4:.1f}" '
+        f'text-anchor="end">{escape(text)}</text>'
+        for at, text in ticks
+    )
+    return (
+        f'{texts}<text class="label" x="{x:.0f}" y="{HEIGHT - 26 + 18 * row}" text-anchor="middle">'
+        f"{escape(clip(axis.label, 14))}</text>"
+    )
+
+
+# Learning curves: which were ended early, where, why, and what that saved
+
+
+def curves_part(record: Record, output: str) -> str:
+    """Nothing where no run has a curve."""
+    drawn = [t for t in record if t.note.curve and t.state in ("complete", "stopped")]
+    drawn = drawn[-MOST_CURVES:]
+    if not drawn:
+        return ""
+    rows = [
+        (str(t.number), str(max(t.note.curve, default=0)), t.note.reason) for t in record.stopped
+    ]
+    listed = table(("stopped early", "after step", "because"), rows)
+    picture = figures(_curves(record, drawn, output))
+    return picture + (listed if rows else paragraph("No run was ended early."))
+
+
+def _curves(record: Record, drawn: Sequence[Trial], output: str) -> str:
+    values = [v for t in drawn for v in t.note.curve.values() if isfinite(v)]
+    last = max(max(t.note.curve) for t in drawn)
+    chart = SvgChart(Axis("steps", 1, max(last, 2)), Axis.covering(output, np.array(values)))
+    looks = ("complete", OBSERVED, "made to its end"), ("stopped", ALARM, "ended early")
+    for state, style, label in looks:
+        for i, trial in enumerate(t for t in drawn if t.state == state):
+            steps = sorted(trial.note.curve)
+            values = [trial.note.curve[step] for step in steps]
+            chart.line(steps, values, style, label="" if i else label)
+    stopped = [(t, max(t.note.curve)) for t in drawn if t.state == "stopped"]
+    tips = [f"run {t.number}: {t.note.reason}" for t, _ in stopped]
+    ends = [t.note.curve[end] for t, end in stopped]
+    chart.dots([end for _, end in stopped], ends, ALARM, tips=tips)
+    made = sum(max(curve) for curve in record.curves)
+    share = record.saved / max(made + record.saved, 1)
+    caption = (
+        f"Values by step. {len(record.stopped)} runs were ended early, which saved {record.saved} "
+        f"steps ({share:.0%} of all). The dots say what was expected of them at best, and the best "
+        "value at that time."
+    )
+    return figure(chart, "Learning curves", caption)

@@ -2,8 +2,7 @@
 
 from metakel.safe.limits import Limit, PastFunction, PastScore, Range, SafeStart
 from metakel.safe.model import Limited, NoSafePoint, SafeModel
-from metakel.safe.source import SafePrior
-from metakel.safe.start import LimitHistory, safe_start
+from metakel.safe.start import LimitHistory, SafePrior, safe_start
 
 __all__ = [
     "Limit",

@@ -164,16 +164,6 @@ class SafeModel(CertifiedModel):
         for name, output in self.outputs.items():
             yield name, output, self.kept.others[name]
 
-    def _smallest(
-        self, ends: Callable[[Range], Callable[[Array, Array], Array]], Z: Array
-    ) -> Array:
-        """(n,) over all limits, each in units of its noise so that they compare."""
-        found = np.full(len(Z), inf)
-        for _, output, allowed in self._limited():
-            values = ends(allowed)(*output.bounds_within(Z)) / output.noise_std
-            found = np.minimum(found, values)
-        return found
-
     def _in_start(self, Z: Array) -> NDArray[np.bool_]:
         """(n,) which points are in the start set; past tasks vouch for nothing after an alarm."""
         start = self.kept.start
@@ -181,10 +171,16 @@ class SafeModel(CertifiedModel):
             return np.zeros(len(Z), dtype=bool)
         return start.contains(Z)
 
+    def _room(self, within: Callable[[Range, Array, Array], Array], Z: Array) -> Array:
+        """(n,) over all limits, each in units of its noise so that they compare."""
+        room = np.full(len(Z), inf)
+        for _, output, allowed in self._limited():
+            room = np.minimum(room, within(allowed, *output.bounds_within(Z)) / output.noise_std)
+        return np.where(self._in_start(Z), np.maximum(room, 0.0), room)
+
     def margin(self, Z: Array) -> Array:
         """(n,) 0 or more where a point is safe; else minus what is missing, in units of noise."""
-        margin = self._smallest(lambda allowed: allowed.margin, Z)
-        return np.where(self._in_start(Z), np.maximum(margin, 0.0), margin)
+        return self._room(Range.margin, Z)
 
     def allowed(self, Z: Array) -> NDArray[np.bool_]:
         """(n,) which of the points ``Z`` (n, d0) are in the safe set."""
@@ -193,8 +189,7 @@ class SafeModel(CertifiedModel):
 
     def hope(self, Z: Array) -> Array:
         """(n,) 0 or more where a point is safe or may turn out to be."""
-        hope = self._smallest(lambda allowed: allowed.hope, Z)
-        return np.where(self._in_start(Z), np.maximum(hope, 0.0), hope)
+        return self._room(Range.hope, Z)
 
     # What to try next
 

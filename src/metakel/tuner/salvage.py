@@ -13,16 +13,23 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from zlib import crc32
 
 from metakel._files import as_path, refuse_device, write_new, writing
 from metakel.errors import InputError
-from metakel.tuner.events import FIELDS, Event, check_header
-from metakel.tuner.fold import Run
-from metakel.tuner.journal import SEAL_LENGTH, checksum, encoded, noted_count, parsed, what_is_wrong
+from metakel.tuner.fold import FIELDS, Run, check_header
+from metakel.tuner.journal import (
+    SEAL_LENGTH,
+    Event,
+    checksum,
+    encoded,
+    noted_count,
+    parsed,
+    what_is_wrong,
+)
 
 SEAL = re.compile(rb', "crc": "[0-9a-f]{8}"}')
 SEALED = re.compile(SEAL.pattern + rb"\Z")
@@ -197,20 +204,30 @@ def _seems(piece: bytes) -> str:
 class _Guess:
     """One way in which the lost lines may have been, and how well it fits what came later."""
 
-    trials: list[tuple[Any, bool]]  # configuration (None where it is lost), whether it has a result
+    # Configuration (None where it is lost), and whether there is a result.
+    trials: list[tuple[Any, bool]] = field(default_factory=list)
     misfit: int = 0
     unlikely: int = 0
-    decided: tuple[int | None, ...] = ()  # by lost line: no trial, a new one, the result of one
+    events: list[Event] = field(default_factory=list)  # with trials in the place of lost ones
+    unplaced: list[Damage] = field(default_factory=list)  # whole lines that fit nowhere
 
-    def take(self, event: Mapping[str, Any]) -> bool:
-        """One more whole event; False if it cannot have followed."""
+    @property
+    def cost(self) -> tuple[int, int]:
+        """Small for what fits."""
+        return self.misfit, self.unlikely
+
+    def take(self, event: Event, line: int) -> None:
+        """One more whole event."""
         kind, number, run = event["event"], event.get("number"), event.get("configuration")
         if kind == "asked" or (kind in RESULTS and number is None):
             self.trials.append((run, kind != "asked"))
         elif number is not None and kind in FIELDS:
             if number >= len(self.trials) or (kind == "corrected" and not self.trials[number][1]):
                 self.misfit += IMPOSSIBLE
-                return False
+                told = f"{kind!r} of trial {number}: {event.get('value')}"
+                what = f"whole, but left out as that trial is lost: {told}"
+                self.unplaced.append(Damage(line, what))
+                return
             asked, done = self.trials[number]
             if kind in RESULTS:
                 self.misfit += 0 if asked is None else 1 if asked != run else -1
@@ -221,85 +238,82 @@ class _Guess:
                 self.misfit += done
             elif kind == "dropped":
                 self.trials[number] = asked, False
-        return True
+        self.events.append(event)
 
-    def after(self, choice: int | None, unlikely: bool, done: bool) -> _Guess:
+    def after(
+        self, lost: _Lost, number: int | None = None, *, unlikely: bool, later: Event | None = None
+    ) -> _Guess:
         """With a lost line that added nothing, a new trial, or the result of one."""
-        trials = list(self.trials)
-        if choice == len(trials):
-            trials.append((None, done))
-        elif choice is not None:
-            trials[choice] = trials[choice][0], True
-        decided = (*self.decided, choice)
-        return replace(self, trials=trials, unlikely=self.unlikely + unlikely, decided=decided)
+        trials, events = list(self.trials), list(self.events)
+        why = f"line {lost.line} of the journal was damaged"
+        if number is not None:
+            new = number == len(trials)
+            asked = None if new else trials[number][0]
+            row = asked or (later or {}).get("configuration", lost.known)
+            done = not new or (later is not None and later["event"] == "corrected")
+            trials[number:] = [(asked, done), *trials[number + 1 :]]
+            if done:  # a correction follows, or a second result
+                of = None if new else number
+                failed = {"event": "failed", "number": of, "configuration": row, "reason": why}
+                events.append(failed)
+            else:
+                asked_for = {"event": "asked", "configuration": row, "by": None, "expected": None}
+                events.append(asked_for)
+                if later is None:
+                    drop = {"event": "dropped", "number": number, "again": True, "reason": why}
+                    events.append(drop)
+        return _Guess(trials, self.misfit, self.unlikely + unlikely, events, [*self.unplaced])
+
+    def ways(self, lost: _Lost) -> Iterator[_Guess]:
+        """What a lost line may have been; the likely way is the one that its text suggests."""
+        new, kind, later = len(self.trials), _kind(lost.piece), lost.later
+        pending = [n for n, (_, done) in enumerate(self.trials) if not done]
+        told = [n for n in pending if _is_result_of(lost.piece, kind, n, self.trials[n][0])]
+        of = told[0] if len(told) == 1 and told[0] in later else None
+        added = kind == "asked" or _is_result_of(lost.piece, kind, None, None)
+        yield self.after(lost, unlikely=added or of is not None)
+        yield self.after(lost, new, unlikely=not added, later=later.get(new))
+        for n in pending:
+            if n == of or later.get(n, {}).get("event") == "corrected":
+                yield self.after(lost, n, unlikely=n != of, later=later.get(n))
+
+
+@dataclass(frozen=True)
+class _Lost:
+    """A line that is not whole."""
+
+    line: int
+    piece: bytes
+    later: Mapping[int, Event]  # by trial: the next result of it
+    known: Any  # some configuration
 
 
 def _in_place(
     pieces: Sequence[tuple[int, bytes]], found: Sequence[Event | None]
 ) -> tuple[list[Event], list[Damage]]:
     """Whole events, with trials in the place of lost ones; and events that fit nowhere."""
+    known = next((e["configuration"] for e in found if e and "configuration" in e), None)
     later: dict[int, list[tuple[int, Event]]] = {}
     for i, event in enumerate(found):
         if event is not None and event["event"] in RESULTS and event.get("number") is not None:
             later.setdefault(event["number"], []).append((i, event))
-
-    def next_result(number: int, position: int) -> Event | None:
-        return next((e for i, e in later.get(number, []) if i > position), None)
-
-    guesses = [_Guess([])]
-    for i, event in enumerate(found):
+    guesses = [_Guess()]
+    for i, ((line, piece), event) in enumerate(zip(pieces, found, strict=False)):
         if event is None:
-            guesses = [new for guess in guesses for new in _ways(guess, pieces[i][1], i, later)]
-            guesses.sort(key=lambda guess: (guess.misfit, guess.unlikely))
+            if known is None:  # no whole line tells of a trial
+                continue
+            results = {n: e for n, all_ in later.items() for k, e in all_[::-1] if k > i}
+            lost = _Lost(line, piece, results, known)
+            guesses = sorted((way for g in guesses for way in g.ways(lost)), key=lambda g: g.cost)
             guesses = guesses[: 4 * GUESSES]
             continue
         for guess in guesses:
-            guess.take(event)
+            guess.take(event, line)
         if len(guesses) > GUESSES:
-            guesses.sort(key=lambda guess: (guess.misfit, guess.unlikely))
+            guesses.sort(key=lambda guess: guess.cost)
             guesses = guesses[:GUESSES] if guesses[0].misfit < guesses[-1].misfit else guesses
-    best = min(guesses, key=lambda guess: (guess.misfit, guess.unlikely))
-    known = next((e["configuration"] for e in found if e and "configuration" in e), None)
-
-    events: list[Event] = []
-    unplaced, replay, decided = [], _Guess([]), iter(best.decided)
-    for i, event in enumerate(found):
-        line = pieces[i][0]
-        if event is not None:
-            if replay.take(event):
-                events.append(event)
-            else:
-                told = f"{event['event']!r} of trial {event['number']}: {event.get('value')}"
-                unplaced.append(Damage(line, f"whole, but left out as that trial is lost: {told}"))
-            continue
-        choice = next(decided)
-        if choice is None or known is None:  # no whole line tells of a trial
-            continue
-        result = next_result(choice, i)
-        new = choice == len(replay.trials)
-        asked = None if new else replay.trials[choice][0]
-        row = asked or (result or {}).get("configuration", known)
-        done = not new or (result is not None and result["event"] == "corrected")
-        events += _placeholder(choice, new, done, row, line, result is None)
-        replay = replay.after(choice, False, done)
-    return events, unplaced
-
-
-def _ways(
-    guess: _Guess, piece: bytes, position: int, later: Mapping[int, list[tuple[int, Event]]]
-) -> Iterator[_Guess]:
-    """What a lost line may have been; the likely way is the one that its text suggests."""
-    new = len(guess.trials)
-    results = {n: e["event"] for n, all_ in later.items() for i, e in all_[::-1] if i > position}
-    kind, pending = _kind(piece), [n for n, (_, done) in enumerate(guess.trials) if not done]
-    told = [n for n in pending if _is_result_of(piece, kind, n, guess.trials[n][0])]
-    of = told[0] if len(told) == 1 and told[0] in results else None
-    added = kind == "asked" or _is_result_of(piece, kind, None, None)
-    yield guess.after(None, added or of is not None, False)
-    yield guess.after(new, not added, results.get(new) == "corrected")
-    for n in pending:
-        if n == of or results.get(n) == "corrected":
-            yield guess.after(n, n != of, True)
+    best = min(guesses, key=lambda guess: guess.cost)
+    return best.events, best.unplaced
 
 
 def _is_result_of(piece: bytes, kind: str, number: int | None, run: Any) -> bool:
@@ -309,15 +323,3 @@ def _is_result_of(piece: bytes, kind: str, number: int | None, run: Any) -> bool
     event = {"event": kind, "number": number, "configuration": run}
     expected = json.dumps(event).encode()[:-1]
     return _differing(piece, expected if number is not None else expected[: -len("null")]) <= 1
-
-
-def _placeholder(
-    number: int, new: bool, done: bool, row: Any, line: int, dropped: bool
-) -> list[Event]:
-    why = f"line {line} of the journal was damaged"
-    if done:  # a correction follows, or a second result
-        of = None if new else number
-        return [{"event": "failed", "number": of, "configuration": row, "reason": why}]
-    asked: Event = {"event": "asked", "configuration": row, "by": None, "expected": None}
-    drop = {"event": "dropped", "number": number, "again": True, "reason": why}
-    return [asked, drop] if dropped else [asked]

@@ -5,6 +5,7 @@ A source is a prior, a learned kernel, or whatever else makes an optimizer.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import shlex
@@ -12,9 +13,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -28,10 +28,11 @@ from metakel.optimize.model import Model
 from metakel.priors import Prior
 from metakel.search import CandidateTable, Domain, SearchSpace
 from metakel.space import Parameter, Space
-from metakel.tuner.events import Configuration, Scale, digest, plain
+from metakel.tuner.fold import Configuration
 from metakel.tuner.journal import FORMAT, VERSION
+from metakel.tuner.store import Scale
 
-DELTA = 0.2  # by default, the probability with which a certificate may fail
+LOG = logging.getLogger("metakel")
 
 
 class Source(ABC):
@@ -40,6 +41,9 @@ class Source(ABC):
     A source that promises something of what it asks for says so in words: `rules` for the journal,
     `promise` before the first evaluation, `remarks` after each, `account` for the report.
     """
+
+    anywhere: ClassVar[bool] = False  # whether runs count that were done beyond the space
+    delta: ClassVar[float] = 0.2  # by default, the probability with which a promise may fail
 
     @property
     @abstractmethod
@@ -71,29 +75,9 @@ class Source(ABC):
         return ()
 
     @property
-    def output_range(self) -> tuple[float, float]:
-        """Between which all values lie."""
-        return -inf, inf
-
-    @property
-    def usual(self) -> tuple[float, float] | None:
-        """From a middling value to the best of past tasks, where they are known."""
-        return None
-
-    @property
     def scale(self) -> Scale:
         """That of the output, as past tasks have it."""
-        return Scale(self.output, self.output_range, self.usual)
-
-    @property
-    def anywhere(self) -> bool:
-        """Whether runs count that were done with values beyond the space."""
-        return False
-
-    @property
-    def delta(self) -> float:
-        """By default, the probability with which a promise may fail."""
-        return DELTA
+        return Scale(self.output)
 
     @property
     def rules(self) -> Mapping[str, Any]:
@@ -111,14 +95,12 @@ class Source(ABC):
     @property
     def identity(self) -> dict[str, Any]:
         """What a journal notes, so that it goes on with the same source only."""
-        ends = [end if np.isfinite(end) else None for end in self.output_range]
         return {
             "prior": self.digest,
             "output": self.output,
             "minimize": self.minimize,
             "space": self.space.to_dict(),
-            **({} if ends == [None, None] else {"output_range": ends}),
-            **({"usual": list(self.usual)} if self.usual is not None else {}),
+            **self.scale.header,
             **({"rules": dict(self.rules)} if self.rules else {}),
             **({"anywhere": True} if self.anywhere else {}),
         }
@@ -146,6 +128,7 @@ class PriorSource(Source):
     """A prior, as a tuner sees it."""
 
     prior: Prior
+    anywhere: ClassVar[bool] = True
 
     @property
     def space(self) -> Space:
@@ -164,21 +147,14 @@ class PriorSource(Source):
         return self.prior.info.tasks
 
     @property
-    def output_range(self) -> tuple[float, float]:
-        return self.prior.output_range
-
-    @property
-    def usual(self) -> tuple[float, float]:
+    def scale(self) -> Scale:
         best = self.prior.best_runs
         if best is None:
-            level = self.prior.scale.value(self.prior.model.level)
-            return level, level
-        values = np.concatenate([best.values, best.typical])
-        return float(values.min()), float(values.max())
-
-    @property
-    def anywhere(self) -> bool:
-        return True
+            values = np.array([self.prior.scale.value(self.prior.model.level)])
+        else:
+            values = np.concatenate([best.values, best.typical])
+        usual = float(values.min()), float(values.max())
+        return Scale(self.output, self.prior.output_range, usual)
 
     @cached_property
     def digest(self) -> str:
@@ -308,9 +284,30 @@ def as_source(learned: Source | Prior | LearnedKernel | str | Path) -> Source:
     )
 
 
-LOG = logging.getLogger("metakel")
+def plain(configuration: Mapping[str, Any]) -> Configuration:
+    """Values as the user gave them and as JSON keeps them: numbers of numpy become Python's."""
+    if not isinstance(configuration, Mapping):
+        raise InputError(f"a configuration is a dict of named values; found {configuration!r}")
+    return {str(k): _of_numpy(k, v) if hasattr(v, "item") else v for k, v in configuration.items()}
+
+
+def _of_numpy(name: str, value: Any) -> Any:
+    if np.ma.is_masked(value):  # its item is 0.0
+        raise InputError(f"parameter {name!r} is masked: it is missing; expected a value")
+    return value.item() if getattr(value, "size", 1) == 1 else value
+
+
+def digest(data: Any) -> str:
+    """Sixteen characters that differ for different data."""
+    text = json.dumps(data, sort_keys=True, default=repr)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
 # What is possible may change from one question to the next, as what is in stock.
 OF_A_QUESTION = {"fixed": "parameters held fixed", "ranges": "ranges and choices of its own"}
+# What is usual follows from the prior, up to rounding.
+MAY_DIFFER = {"version", "rules", "usual", *OF_A_QUESTION}
+NOT_ALWAYS = {"output_range", "task", "command", "anywhere"}  # in every journal
 
 
 @dataclass(frozen=True)
@@ -462,7 +459,7 @@ class RunOptions:
     def refuse_another(self, source: Source, found: Mapping[str, Any], where: str) -> None:
         """A journal goes on only with the prior and the options that it began with."""
         expected = json.loads(json.dumps(self.header(source)))  # JSON keeps no tuples
-        was, now = found.get("rules", {}), expected.pop("rules", {})
+        was, now = found.get("rules", {}), expected.get("rules", {})
         if was != now:
             # Whoever goes on without a rule would ask for what the run must not try.
             begun, given = (rules.get("text", "no rule to respect") for rules in (was, now))
@@ -470,16 +467,12 @@ class RunOptions:
                 f"{where} was begun with {begun}, and this run has {given}, or other "
                 "configurations to start from; expected the same in all of a journal"
             )
-        expected.pop("usual", None)  # follows from the prior, up to rounding
-        for name in ("output_range", "task", "command", "anywhere"):  # not every journal says these
-            if name not in found:
-                expected.pop(name, None)
         for name, what in OF_A_QUESTION.items():
-            wanted = expected.pop(name, None)
-            if found.get(name) and found[name] != wanted:
+            if found.get(name) and found[name] != expected.get(name):
                 LOG.warning("%s was begun with %s, which this run does not have", where, what)
         for name, wanted in expected.items():
-            if name == "version" or wanted == found.get(name):
+            lacking = name not in found and name in NOT_ALWAYS
+            if lacking or name in MAY_DIFFER or wanted == found.get(name):
                 continue
             if name in ("task", "command"):
                 raise _another_task(where, name, found[name], wanted)

@@ -31,9 +31,11 @@ from metakel.learn import LearnedKernel
 from metakel.optimize import Reasons, Trial
 from metakel.priors import Prior
 from metakel.space.configurations import as_float, is_empty, quantity, split_unit
-from metakel.tuner.events import Configuration, Event, result
+from metakel.tuner.fold import Configuration
+from metakel.tuner.journal import Event
 from metakel.tuner.lock import reserved
 from metakel.tuner.source import Source
+from metakel.tuner.store import result
 from metakel.tuner.tuner import Tuner
 
 # By these files Excel and LibreOffice say that they have a table open.
@@ -113,7 +115,8 @@ def suggest_rows(
     def tuner() -> Tuner:
         return Tuner(prior, None, adopt_after="never", task=task, **options)
 
-    with _alone(file):
+    with reserved(file, wait=True):
+        _refuse_open_elsewhere(Path(os.path.realpath(file)))
         if not file.exists():
             begun = tuner()
             shares = (begun.output,) if begun.source.scale.shares else ()
@@ -144,7 +147,7 @@ def columns_of(tuner: Tuner) -> list[str]:
 
 def _opened(path: Path, tuner: Tuner, sheet: str | None) -> TableFile:
     """The table, with the sign in the output's cells where past tasks decide what it means."""
-    signed = () if tuner.source.usual is None else (tuner.output,)
+    signed = () if tuner.source.scale.usual is None else (tuner.output,)
     return open_table(path, sheet, having=columns_of(tuner), signed=signed)
 
 
@@ -158,35 +161,13 @@ class _Reading:
         self.names = matched(self.columns, needed, known, "the table")
         self.notes = list(table.notes)
         table.refuse_uncalculated(list(self.names.values()))
-        self.label, rows = self._of_this_task()
+        column, task, rows = rows_of_task(self.columns, tuner, "the table")
+        self.label = {column: task} if column else {}
+        if task in tuner.source.tasks:
+            self.notes.append(COUNTS_TWICE.format(task))
         self.open: list[str] = []
         self.events = list(self._events(rows))
-        tuner._turn(lambda: tuner._append(self.events))
-
-    def _of_this_task(self) -> tuple[dict[str, str], list[int]]:
-        """What the column of tasks says in a new row, and the rows of this task."""
-        rows = list(range(len(next(iter(self.columns.values()), ()))))
-        column = task_column(self.columns, self.tuner.source.tasks)
-        task = self.tuner.options.task.name
-        if column is None:
-            return {}, rows
-        labels, above = list[str](), ""
-        for cell in self.columns[column]:  # a task may be named in the first row of its block
-            above = above if is_empty(cell) else str(cell)
-            labels.append(above)
-        names = list(dict.fromkeys(filter(None, labels)))
-        past = self.tuner.source.tasks
-        new = [name for name in names if name not in past]
-        if not task and len(new) != 1:
-            raise InputError(
-                f"the table holds runs of {len(names)} tasks ({column}: {first_of(names, 3)}), "
-                f"of which {len(new)} are not known to the prior; expected to know which this is",
-                Hint("name it", "task=NAME", "--task NAME"),
-            )
-        task = task or new[0]
-        if task in past:
-            self.notes.append(COUNTS_TWICE.format(task))
-        return {column: task}, [i for i in rows if labels[i] == task]
+        tuner._turn(lambda: tuner._store.append(self.events))
 
     def _events(self, rows: Sequence[int]) -> Iterator[Event]:
         """The rows as events, in the order of the file."""
@@ -217,29 +198,34 @@ class _Reading:
                 yield {"event": "dropped", "number": trials - 1, "again": False}
             else:
                 value = None if failed[k] else values[k]
-                yield result(None, row, value, failed[k], {} if failed[k] else outputs)
+                yield result(row, value, failed[k], {} if failed[k] else outputs)
         for what, places in left_out.items():
             more = f" and {len(places) - 1} more" if len(places) > 1 else ""
             self.notes.append(f"left out: {places[0]}{more}, without {what}")
 
-    def _configuration(self, cells: Mapping[str, Any], i: int) -> Configuration:
+    def _note(self, i: int, text: str) -> None:
+        self.notes.append(f"{self.table.place(i)}: {text}")
+
+    @contextmanager
+    def _at(self, i: int, column: str = "") -> Iterator[None]:
+        """Errors name the row, and the column."""
         try:
+            yield
+        except InputError as error:
+            raise error.at(self.table.place(i) + (column and f", {column}")) from None
+
+    def _configuration(self, cells: Mapping[str, Any], i: int) -> Configuration:
+        with self._at(i):
             row = self.tuner.space.parse_row(cells)
             if self.tuner.space.missing(row):
                 return row
             checked = self.tuner._checked(row)
-            self.notes += [
-                f"{self.table.place(i)}: {name} {cells[name]!r} is taken for {row[name]!r}"
-                for name in row.keys() & cells.keys()
-                if isinstance(row[name], str) and str(cells[name]).strip() != row[name]
-            ]
-            self.notes += [
-                f"{self.table.place(i)}: {text}; recorded as it was done"
-                for text in self.tuner.space.unlike(checked)
-            ]
-            return checked
-        except InputError as error:
-            raise error.at(self.table.place(i)) from None
+        for name in row.keys() & cells.keys():
+            if isinstance(row[name], str) and str(cells[name]).strip() != row[name]:
+                self._note(i, f"{name} {cells[name]!r} is taken for {row[name]!r}")
+        for text in self.tuner.space.unlike(checked):
+            self._note(i, f"{text}; recorded as it was done")
+        return checked
 
     def _results(self, rows: Sequence[int]) -> tuple[list[float], list[str], list[bool]]:
         """Values, why runs failed (empty where they did not), and which rows are open."""
@@ -257,10 +243,9 @@ class _Reading:
             remark = bool(word) and not known and not any(map(str.isdigit, word))
             stopped = words[k] in NOT_DONE or ((known or remark) and not empty)
             if remark and stopped:
-                place = self.table.place(rows[k])
                 what = "left out" if word in LEFT_OUT else "taken for a run that failed"
                 doubt = "; if it does not count, write 'not done'" if word in UNSURE else ""
-                self.notes.append(f"{place}: {str(cell).strip()!r} is {what}{doubt}")
+                self._note(rows[k], f"{str(cell).strip()!r} is {what}{doubt}")
             if number is None and not empty and not stopped:
                 number = self._quantity(name, cell, rows[k])
             if number is not None and not isfinite(number):
@@ -276,13 +261,11 @@ class _Reading:
 
     def _on_scale(self, number: float, cell: Any, i: int) -> float:
         """The value that a cell means on the scale of past tasks."""
-        try:
-            value = self.tuner.source.scale.read(number, cell, confirmed=self.confirmed)
-        except InputError as error:
-            raise error.at(self.table.place(i)) from None
+        scale = self.tuner.source.scale
+        with self._at(i):
+            value = scale.read(number, cell, confirmed=self.confirmed)
         if value != number:
-            read = self.tuner.source.scale.as_read(cell, value)
-            self.notes.append(f"{self.table.place(i)}: {read}")
+            self._note(i, scale.as_read(cell, value))
         return value
 
     def _ask_about_shares(self, values: Array, rows: Sequence[int]) -> None:
@@ -292,9 +275,10 @@ class _Reading:
             return
         for k in np.flatnonzero((values > 0) & (values < 1)).tolist():
             if middle / 2 <= 100 * values[k] <= 2 * middle:
-                self.notes.append(
-                    f"{self.table.place(rows[k])}: {self.tuner.output} is {values[k]:g}, about a "
-                    f"hundredth of the others; if per cent are meant, write {100 * values[k]:g}"
+                self._note(
+                    rows[k],
+                    f"{self.tuner.output} is {values[k]:g}, about a hundredth of the others; if "
+                    f"per cent are meant, write {100 * values[k]:g}",
                 )
 
     def _statuses(self, rows: Sequence[int]) -> list[str]:
@@ -310,10 +294,8 @@ class _Reading:
         return [None if is_empty(v) else self._quantity(name, v, i) for v, i in found]
 
     def _quantity(self, name: str, cell: Any, i: int) -> float:
-        try:
+        with self._at(i, name):
             number = quantity(cell)
-        except InputError as error:
-            raise error.at(f"{self.table.place(i)}, {name}") from None
         if number is None:
             raise InputError(
                 f"{self.table.place(i)}: {name} is {cell!r}; expected a number, nothing while the "
@@ -321,7 +303,7 @@ class _Reading:
             )
         found = split_unit(cell) if isinstance(cell, str) else None
         if found and found[1] not in name and found[1] != "%":
-            self.notes.append(f"{self.table.place(i)}: {name} {cell!r} is read as {number:g}")
+            self._note(i, f"{name} {cell!r} is read as {number:g}")
         return number
 
     # Writing
@@ -369,10 +351,29 @@ class _Reading:
         return NextRows(self.tuner, rows, tuple(self.open), tuple(self.notes))
 
 
-def task_column(columns: Mapping[str, Sequence[Any]], tasks: Sequence[str]) -> str | None:
-    """The column that names past tasks, if the table has one."""
-    known = set(tasks)
-    return next((name for name, v in columns.items() if known & set(map(str, v))), None)
+def rows_of_task(
+    columns: Mapping[str, Sequence[Any]], tuner: Tuner, where: str
+) -> tuple[str, str, list[int]]:
+    """The column that names tasks, this task in it, and its rows; all, where no column does."""
+    past, task = set(tuner.source.tasks), tuner.options.task.name
+    rows = list(range(len(next(iter(columns.values()), ()))))
+    column = next((name for name, v in columns.items() if past & set(map(str, v))), None)
+    if column is None:
+        return "", "", rows
+    labels, above = list[str](), ""
+    for cell in columns[column]:  # a task may be named in the first row of its block
+        above = above if is_empty(cell) else str(cell)
+        labels.append(above)
+    names = list(dict.fromkeys(filter(None, labels)))
+    new = [name for name in names if name not in past]
+    if not task and len(new) != 1 and len(names) > 1:
+        raise InputError(
+            f"{where} holds runs of {len(names)} tasks ({column}: {first_of(names, 3)}), of which "
+            f"{len(new)} are not known to the prior; expected runs of this task only",
+            Hint("name the task to take", "task=NAME", "--task NAME"),
+        )
+    task = task or (new or names)[0]
+    return column, task, [i for i in rows if labels[i] == task]
 
 
 def matched(
@@ -397,17 +398,6 @@ def _alike(some: Sequence[Any], others: Sequence[Any]) -> bool:
     """Whether cells say the same; whole numbers may have become others."""
     pairs = zip(some, others, strict=False)
     return len(some) == len(others) and all(a == b or str(a) == str(b) for a, b in pairs)
-
-
-# One writer at a time
-
-
-@contextmanager
-def _alone(file: Path) -> Iterator[None]:
-    """Hold the table; another process that adds to it waits. Refused where it cannot be written."""
-    with reserved(file, wait=True):
-        _refuse_open_elsewhere(Path(os.path.realpath(file)))
-        yield
 
 
 def _refuse_open_elsewhere(file: Path) -> None:

@@ -26,12 +26,11 @@ from metakel.optimize.certificate import as_tolerance
 from metakel.optimize.record import Record, Trial
 from metakel.priors import Prior
 from metakel.space import Space
-from metakel.tuner.events import Configuration, Event, as_value, drawn, plain, result
-from metakel.tuner.fold import Run, age
-from metakel.tuner.journal import T, used_by_this_thread
+from metakel.tuner.fold import Configuration, Run, age
+from metakel.tuner.journal import Event, T, used_by_this_thread
 from metakel.tuner.lock import is_alive, this_process
-from metakel.tuner.source import Candidates, RunOptions, RunTask, Source, as_source
-from metakel.tuner.store import Store
+from metakel.tuner.source import Candidates, RunOptions, RunTask, Source, as_source, plain
+from metakel.tuner.store import Store, as_value, drawn, dropped
 
 LOG = logging.getLogger("metakel")
 CLOCKS_DIFFER = 60.0  # seconds, which a warning is about
@@ -147,24 +146,25 @@ class Tuner:
         return self._turn(lambda: self._store.run)
 
     def _turn(self, work: Callable[[], T]) -> T:
+        """What ``work`` gives, in step with the journal before and after it."""
+
         def in_step() -> T:
             if not self._store.begun:
                 self._store.append([self.options.header(self.source)])
             self._follow()
-            return work()
+            found = work()
+            self._follow()
+            return found
 
         return self._store.turn(in_step)
-
-    def _append(self, events: Sequence[Event]) -> None:
-        self._store.append(events)
-        self._follow()
 
     def _follow(self) -> None:
         """Condition on what is new; note an alarm, once, whichever process sees it first."""
         self._condition(self._store.run)
         seen = self._optimizer.alarm
         if seen is not None and self._store.run.alarm is None:
-            self._append([{"event": "alarm", "told": seen.time, "reason": seen.reason}])
+            self._store.append([{"event": "alarm", "told": seen.time, "reason": seen.reason}])
+            self._condition(self._store.run)
 
     def _condition(self, run: Run) -> None:
         if run is not self._known:
@@ -331,17 +331,14 @@ class Tuner:
         if n and not events:
             raise Finished(self._stop_reason(self._store.run))
         new = count(len(self._store.run.record))
-        self._append(events)  # all or none: who gets no answer leaves nothing pending
+        self._store.append(events)  # all or none: who gets no answer leaves nothing pending
         numbers = [event["number"] if "number" in event else next(new) for event in events]
         return [self._store.run.record[number] for number in numbers]
 
     def _choose(self, n: int, run: Run, fixed: Mapping[str, Any] | None) -> list[Event]:
         """What to note for the next configurations; fewer where fewer are left."""
         events: list[Event] = []
-        for _ in range(n):
-            event = self._next(run, fixed)
-            if event is None:
-                break
+        while len(events) < n and (event := self._next(run, fixed)) is not None:
             events.append(event)
             run = run.after([event])
         return events
@@ -355,28 +352,22 @@ class Tuner:
         if self._stop_reason(run):
             return None
         # What was queued holds nothing in particular.
-        queued = run.queued[:1] if fixed is None else ()
-        chosen = queued[0] if queued else self._suggestion(run, fixed)
+        queued, listed = run.queued[:1] if fixed is None else (), self.options.candidates
+        self._condition(run)
+        if queued:
+            chosen = queued[0]
+        else:
+            suggested = plain(self._optimizer.peek(fixed))
+            chosen = suggested if listed is None else listed.as_listed(suggested)
+        mean, sd = self._optimizer.predict([chosen])
+        low, high = self._optimizer.output_range
         return {
             "event": "asked",
             "configuration": chosen,
             "by": by,
             "queued": bool(queued),
-            "expected": self._expected(run, chosen),
+            "expected": [min(max(float(mean[0]), low), high), float(sd[0])],
         }
-
-    def _suggestion(self, run: Run, fixed: Mapping[str, Any] | None) -> Configuration:
-        """The next configuration, if the journal said this; a candidate as it was listed."""
-        self._condition(run)
-        chosen, listed = plain(self._optimizer.peek(fixed)), self.options.candidates
-        return chosen if listed is None else listed.as_listed(chosen)
-
-    def _expected(self, run: Run, configuration: Configuration) -> list[float]:
-        """Mean, within the range of the output, and standard deviation, by what decided."""
-        self._condition(run)
-        mean, sd = self._optimizer.predict([configuration])
-        low, high = self._optimizer.output_range
-        return [min(max(float(mean[0]), low), high), float(sd[0])]
 
     def _orphans(self, run: Run) -> list[Trial]:
         """Pending evaluations whose process is gone, or let go of them."""
@@ -437,7 +428,7 @@ class Tuner:
         def note() -> None:
             pending = {trial.number for trial in self._store.run.record.pending}
             if number in pending and pending.isdisjoint(unless):
-                self._append([{"event": "released", "number": number}])
+                self._store.append([{"event": "released", "number": number}])
 
         self._turn(note)
 
@@ -471,21 +462,13 @@ class Tuner:
         with other settings, rounded ones say, tell those ``instead_of`` the suggestion (or its
         number): it is then done, and counts once.
         """
-        _check_given("tell", value, failed)
-        checked = self._checked(configuration)
-        for text in self.space.unlike(checked) if self.source.anywhere else ():
+        measured, row = _given("tell", value, failed), self._checked(configuration)
+        for text in self.space.unlike(row) if self.source.anywhere else ():
             LOG.warning("%s: recorded as it was done", text)
-        if not failed:
-            self._store.refuse_lacking(outputs)
-
-        def note() -> None:
-            waiting = self._settles(checked, instead_of)
-            number = None if waiting is None else waiting.number
-            measured = None if failed else value
-            event = result(number, checked, measured, reason, outputs, constraints)
-            self._append([{**event, **drawn(curve)}])
-
-        self._turn(note)
+        event = {**self._store.result(row, measured, reason, outputs, constraints), **drawn(curve)}
+        trial = self._turn(lambda: self._store.settle(event, instead_of, this_process()))
+        if instead_of is None and not trial.note.asked:
+            self._wonder(row)
 
     def stop(
         self, configuration: Mapping[str, Any], curve: Mapping[int, float], reason: str = ""
@@ -502,7 +485,7 @@ class Tuner:
             if waiting is None:
                 raise InputError(f"stop: {checked} is not pending; expected what was asked for")
             event = {"event": "stopped", "number": waiting.number, "configuration": checked}
-            self._append([{**event, "reason": reason, **steps}])
+            self._store.append([{**event, "reason": reason, **steps}])
 
         self._turn(note)
 
@@ -527,16 +510,10 @@ class Tuner:
         value, outputs, failed, reason
             As for `tell`.
         """
-        _check_given("correct", value, failed)
-        if not failed:
-            self._store.refuse_lacking(outputs)
-
-        def note() -> None:
-            run = self._store.run
-            number = run.done_as(which).number if isinstance(which, Mapping) else which
-            self._append([run.correction(number, None if failed else value, reason, outputs)])
-
-        self._turn(note)
+        measured = _given("correct", value, failed)
+        self._turn(
+            lambda: self._store.correct(which, measured, None, reason, outputs, confirmed=True)
+        )
 
     def observe(
         self,
@@ -550,20 +527,17 @@ class Tuner:
         """
         rows = [self._checked(configuration) for configuration in self.space.rows(configurations)]
         try:
-            measured = list(values)
+            measured = [as_value(value) for value in values]
         except TypeError:
             raise InputError(
                 f"values is {shown(values)}; expected a number for every configuration"
             ) from None
-        if len(measured) != len(rows):
-            raise InputError(f"{len(rows)} configurations but {len(measured)} values")
         others = [{}] * len(rows) if outputs is None else [dict(row) for row in outputs]
-        if len(others) != len(rows):
-            raise InputError(f"{len(rows)} configurations but {len(others)} rows of outputs")
-        for row in others:
-            self._store.refuse_lacking(row)
+        for what, given in (("values", len(measured)), ("rows of outputs", len(others))):
+            if given != len(rows):
+                raise InputError(f"{len(rows)} configurations but {given} {what}")
         found = [
-            result(None, row, as_value(value), "", other)
+            self._store.result(row, value, "", other)
             for row, value, other in zip(rows, measured, others, strict=True)
         ]
 
@@ -572,7 +546,7 @@ class Tuner:
             done = (t for t in run.record if t.state in ("complete", "failed"))
             known = {(key(t.point), t.value) for t in done}
             new = [e for e in found if (key(e["configuration"]), e.get("value")) not in known]
-            self._append(new)
+            self._store.append(new)
             return len(new)
 
         return self._turn(note)
@@ -588,7 +562,7 @@ class Tuner:
         for row in rows:
             self.space.check(row, extrapolate=self.options.extrapolate)
         events = [{"event": "queued", "configuration": row} for row in rows]
-        self._turn(lambda: self._append(events))
+        self._turn(lambda: self._store.append(events))
 
     def drop(self, which: Mapping[str, Any] | int) -> None:
         """This pending evaluation will not be done; it does not count towards the budget.
@@ -596,26 +570,15 @@ class Tuner:
         By its configuration or its number. A failed one is taken back by its number: it is no bad
         place, and does not count either.
         """
-
-        def note() -> None:
-            run, number = self._store.run, which
-            if isinstance(number, Mapping):
-                waiting = run.waiting(number)
-                if waiting is None:
-                    raise InputError(f"{dict(number)} is not pending")
-                number = waiting.number
-            self._append([run.drop(number)])
-
-        self._turn(note)
+        self._turn(lambda: self._store.drop(which))
 
     def drop_failed(self) -> int:
         """Take all failures back, as when the program was at fault; gives how many."""
 
         def note() -> int:
-            run = self._store.run
-            dropped = [run.drop(trial.number) for trial in run.record.failed]
-            self._append(dropped)
-            return len(dropped)
+            failed = self._store.run.record.failed
+            self._store.append([dropped(trial) for trial in failed])
+            return len(failed)
 
         return self._turn(note)
 
@@ -626,7 +589,7 @@ class Tuner:
             alarm = self._optimizer.alarm
             if alarm is None:
                 raise InputError("accept_alarm: there was no alarm")
-            self._append([{"event": "alarm accepted", "told": alarm.time}])
+            self._store.append([{"event": "alarm accepted", "told": alarm.time}])
 
         self._turn(note)
 
@@ -655,23 +618,6 @@ class Tuner:
             self.options.candidates.as_listed(row)
         return row
 
-    def _settles(
-        self, row: Configuration, instead_of: Mapping[str, Any] | int | None
-    ) -> Trial | None:
-        """The pending trial that a result is of."""
-        run = self._store.run
-        if instead_of is None:
-            found = run.waiting(row, this_process())
-            if found is None:
-                self._wonder(row)
-            return found
-        if not isinstance(instead_of, Mapping):
-            return run.pending_one(instead_of)
-        found = run.waiting(instead_of)
-        if found is None:
-            raise InputError(f"instead_of is {dict(instead_of)}, which is not pending")
-        return found
-
     def _wonder(self, row: Configuration) -> None:
         """Whoever runs suggestions with rounded values leaves them pending for ever."""
         pending = self._store.run.record.pending
@@ -687,11 +633,12 @@ class Tuner:
             )
 
 
-def _check_given(act: str, value: Any, failed: Any) -> None:
-    """A value, or that there is none; why there is none is the reason."""
+def _given(act: str, value: float | None, failed: Any) -> float | None:
+    """The value, or None where there is none; why there is none is the reason."""
     if not isinstance(failed, bool | np.bool_):
         raise InputError(
             f"{act}: failed is {shown(failed)}; expected True or False, and why as reason=..."
         )
     if value is None and not failed:
         raise InputError(f"{act}: no value; say failed=True if there is none")
+    return None if failed else value
