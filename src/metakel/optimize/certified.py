@@ -442,14 +442,13 @@ class FixedWidth:
     def as_model(self, domain: Domain, *, minimize: bool, probes: int) -> CertifiedModel:
         """The model of a domain."""
         noise_std = 1.0 if callable(self.noise_var) else sqrt(float(self.noise_var))
-        sequence, center = None, self.center
+        sequence = None
+        center = negative(self.center) if minimize else self.center
         if self.bounds is not None:
             certified = CertifiedModel.of(self.bounds, domain, minimize=minimize, probes=probes)
             sequence, noise_std = certified.sequence, certified.noise_std
         elif probes:
             raise InputError(f"probes is {probes}, but there is no alarm to hear them; expected 0")
-        if minimize and center is not None:
-            center = negative(center)
         fixed = FixedNu.of(self.kernel, self.nu, self.noise_var, noise_std)
         return CertifiedModel(
             self.kernel, sequence, fixed, noise_std, self.noise_var, center, probes
