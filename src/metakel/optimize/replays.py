@@ -166,11 +166,7 @@ class RegretScores:
 
         Of all tasks or of those that lasted, whichever is larger.
         """
-        found = 0.0
-        for scores in (self.scores, self.lasting):
-            rank = conformal_rank(delta, len(scores))
-            found = max(found, float(scores[rank - 1]) if rank <= len(scores) else inf)
-        return found
+        return max(conformal_quantile(delta, of) for of in (self.scores, self.lasting))
 
     def no_smaller_than(self, recorded: RegretScores, delta: float) -> RegretScores:
         """With regrets that are larger by one factor, so that q is at least that of ``recorded``.
@@ -258,6 +254,12 @@ def conformal_rank(delta: float, count: int) -> int:
     Above ``count`` where there are too few.
     """
     return ceil((1 - probability("delta", delta)) * (count + 1) - 1e-9)
+
+
+def conformal_quantile(delta: float, scores: Array) -> float:
+    """Which score, of these increasing ones, the next is not above with probability 1 - delta."""
+    rank = conformal_rank(delta, len(scores))
+    return float(scores[rank - 1]) if rank <= len(scores) else inf
 
 
 def unlike(past: Array, new: Array) -> bool:

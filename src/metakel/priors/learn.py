@@ -26,26 +26,33 @@ from metakel.kernels.nystrom import spread_rows
 from metakel.optimize import Optimizer
 from metakel.optimize.model import BestRuns
 from metakel.optimize.outcomes import OutputScale
-from metakel.priors.confidence import Calibration, needed_norms, principal_kernel
-from metakel.priors.heldout import (
+from metakel.priors.confidence import (
+    Calibration,
+    PastOutput,
+    PastOutputs,
+    needed_norms,
+    principal_kernel,
+)
+from metakel.priors.principal import (
+    DEFAULT_LAM_RATIO,
     DEFAULT_RESIDUAL_WEIGHT,
     EQUALLY,
     HeldOut,
+    TaskFeatures,
     agreeing_tasks,
+    featurize,
+    fit_task_gp,
     hold_out,
     spoiling_note,
 )
-from metakel.priors.info import (
+from metakel.priors.prior import (
     COLD_WEIGHT,
     FEWEST_BOUNDED,
     Beside,
     FromLibrary,
-    PastOutput,
-    PastOutputs,
+    Prior,
     PriorInfo,
 )
-from metakel.priors.principal import DEFAULT_LAM_RATIO, TaskFeatures, featurize, fit_task_gp
-from metakel.priors.prior import Prior
 from metakel.priors.regret_calibration import (
     Progress,
     calibrate_folds,

@@ -17,14 +17,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from metakel._arrays import Array, check_choice
 from metakel.data import History, Task
-from metakel.errors import InputError
+from metakel.errors import InputError, ShapeError
 from metakel.gp.averages import MixtureWeights, mixture_weights
 from metakel.gp.factor import Factor
 from metakel.gp.processes import PointCache, TaskProcess
@@ -33,11 +33,12 @@ from metakel.optimize import Mixture, Optimizer, Trial
 from metakel.optimize.optimizer import rehearse
 from metakel.optimize.replays import Basis, RegretCalibration, RegretScores
 from metakel.optimize.task_prior import TaskPrior
-from metakel.priors.info import EVALUATIONS, Replays, random_regret
-from metakel.priors.prior import Prior
 from metakel.priors.standardize import winsorize
 from metakel.search import Domain, SearchSpace, candidates
 from metakel.search.domain import distinct_points
+
+if TYPE_CHECKING:
+    from metakel.priors.prior import Prior
 
 WAYS = ("folds", "exact", "none")
 FOLDS = 5
@@ -52,7 +53,7 @@ KEPT_TABLES, KEPT_ROWS = 10, 10  # of each, to compare other tables with
 RESOLUTION = 0.02  # differences below this share of the scale are not told apart
 FEWEST_ROWS, FEWEST_TASKS = 2, 4
 
-Learn = Callable[[History], Prior]
+Learn = Callable[[History], "Prior"]
 Progress = Callable[[int, int], None]
 
 
@@ -198,7 +199,65 @@ def _spread_out(
     yield from Parallel(workers, return_as="generator")(delayed(work)(*job) for job in jobs)
 
 
-# Replays
+EVALUATIONS = 20  # of a replay that are kept
+EXHAUSTED = 1e-12  # whoever tries all rows finds the best
+
+
+@dataclass(frozen=True, eq=False)
+class Replays:
+    """Regret on past tasks, each searched with a prior that was learned from others.
+
+    In units of the standard deviation of the task's recorded values, over its recorded rows.
+
+    Parameters
+    ----------
+    tasks : h names
+    regret : (h, T) array
+        Of the prior's optimizer, after 1, 2, ..., T values.
+    random : (h, T) array
+        Of random search, on average.
+    """
+
+    tasks: tuple[str, ...]
+    regret: Array
+    random: Array
+
+    def __post_init__(self) -> None:
+        if not self.regret.shape == self.random.shape == (len(self.tasks), self.regret.shape[-1]):
+            raise ShapeError(
+                f"replays of {len(self.tasks)} tasks have shapes {self.regret.shape} and "
+                f"{self.random.shape}; expected a row for every task in both"
+            )
+
+    @property
+    def worse_than_random(self) -> tuple[str, ...]:
+        """Tasks on which random search was better on average over all values."""
+        worse = self.regret.mean(axis=1) > self.random.mean(axis=1)
+        return tuple(name for name, is_worse in zip(self.tasks, worse, strict=True) if is_worse)
+
+    @property
+    def evaluations(self) -> int:
+        """For how many evaluations every task has recorded rows to choose from, one to spare."""
+        return max(int((self.random > EXHAUSTED).all(axis=0).sum()), 1)
+
+    def within(self, share: float, evaluations: int) -> float:
+        """Regret that this share of the tasks does not exceed after so many evaluations."""
+        return float(np.quantile(self.regret[:, evaluations - 1], share, method="higher"))
+
+
+def random_regret(y: Array, evaluations: int) -> Array:
+    """(T,) expected regret of rows drawn without repetition, exactly."""
+    order = np.sort(y)
+    n = len(order)
+    regret = np.zeros(evaluations)
+    # P(best of t is at most the i-th smallest) = C(i, t) / C(n, t), by a running product.
+    for t in range(1, evaluations + 1):
+        below = np.arange(n + 1, dtype=np.float64)
+        chance = np.ones(n + 1)
+        for k in range(min(t, n)):
+            chance *= np.maximum(below - k, 0) / (n - k)
+        regret[t - 1] = order[-1] - np.diff(chance) @ order
+    return regret
 
 
 class TaskScore(NamedTuple):
@@ -236,9 +295,13 @@ def replay_draw(prior: Prior, task: Task, number: int) -> TaskScore:
     return _replay(prior, candidates(pool, repeat=False), emulated, highest, SPACE_HORIZON)
 
 
+def replay_imagined(prior: Prior, X: Array) -> RegretScores:
+    """On tasks drawn from the prior, with values at the rows ``X`` (n, d0) of a new table."""
+    return _replay_imagined(prior, X.tobytes())
+
+
 @lru_cache(maxsize=8)
-def replay_imagined(prior: Prior, rows: bytes) -> RegretScores:
-    """On tasks drawn from the prior, with values at the rows (n, d0) of a new table."""
+def _replay_imagined(prior: Prior, rows: bytes) -> RegretScores:
     X, found = np.frombuffer(rows).reshape(-1, prior.space.d0), list[TaskScore]()
     for number in range(NEW_TABLE_DRAWS):
         rng = np.random.default_rng([number, len(X)])

@@ -20,8 +20,7 @@ from metakel._arrays import Array
 from metakel.charts import LEARNED, Axis, SvgChart, card, short, table
 from metakel.errors import first_of
 from metakel.gp.processes import LearnedProcess
-from metakel.priors.heldout import NEEDED_LOG_SCORE
-from metakel.priors.principal import LEADING
+from metakel.priors.principal import LEADING, NEEDED_LOG_SCORE
 from metakel.space import Categorical, Space
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from metakel.charts import LEARNED, RANDOM, REFERENCE, Axis, SvgChart, number, s
 from metakel.confidence import AlarmEvent
 from metakel.errors import first_of
 from metakel.priors import Prior, Replays
-from metakel.priors.heldout import NEEDED_LOG_SCORE
+from metakel.priors.principal import NEEDED_LOG_SCORE
 from metakel.priors.summary import EFFECT, Curve, draw_effect, effect_axis
 from metakel.report.html import (
     bar_widths,
