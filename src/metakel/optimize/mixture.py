@@ -32,11 +32,10 @@ from metakel.gp.averages import (
 )
 from metakel.gp.factor import Factor, Prediction, common_rows
 from metakel.gp.success import Runs, SuccessChance
-from metakel.optimize.alarm import alarm_after
 from metakel.optimize.certificate import Certificate
 from metakel.optimize.model import BestRuns, Chance, Model, Score, Search, spread_batch
 from metakel.optimize.outcomes import MOST, Outcomes, nothing, representative
-from metakel.optimize.replays import ByReplays, RegretTrace, shape
+from metakel.optimize.replays import ByReplays, RegretTrace, alarm_after, shape
 from metakel.optimize.task_prior import TaskPrior, refitted
 from metakel.search import StartPoints
 

@@ -20,6 +20,10 @@ What was not found in 20 values is not found at the same rate afterwards, so tim
 
 What must be exchangeable is a task together with its rows: where past rows are close to the optima
 that an optimizer looked for, a table of other rows is another kind of task (`unlike`).
+
+A value that contradicts what past tasks have taught raises an alarm (`alarm_after`), and so does
+one above the ceiling. For a kernel, the confidence set of a sequence becomes empty
+(`metakel.confidence.fallback`). `State.alarm` is the first of them.
 """
 
 from __future__ import annotations
@@ -34,14 +38,15 @@ import numpy as np
 from metakel._arrays import TINY, Array, as_number, as_numbers, probability
 from metakel.confidence.fallback import AlarmEvent
 from metakel.errors import InputError
+from metakel.gp.factor import Factor
 from metakel.kernels.nystrom import spread_rows
-from metakel.optimize.alarm import above_ceiling
 from metakel.optimize.certificate import Certificate, Replayed, Stopping
 from metakel.search import Domain
 
 if TYPE_CHECKING:
     from metakel.optimize.mixture import Mixture
     from metakel.optimize.state import State
+    from metakel.optimize.task_prior import TaskPrior
 
 Basis = Literal["exact", "folds", "emulated"]
 # Chosen on development splits among 60 shapes, and confirmed on others (docs/benchmarks).
@@ -148,9 +153,7 @@ class RegretScores:
     @property
     def replayed(self) -> Replayed | None:
         """What the rule that stops is chosen from; None where replays were not kept."""
-        if not self.regrets.size:
-            return None
-        return Replayed(self.regrets, self.shapes)
+        return Replayed(self.regrets, self.shapes) if self.regrets.size else None
 
     @property
     def tasks(self) -> int:
@@ -178,13 +181,8 @@ class RegretScores:
             return self
         if q == 0:
             return replace(recorded, basis=self.basis, points=self.points)
-        ratio = least / q
-        return replace(
-            self,
-            scores=ratio * self.scores,
-            lasting=ratio * self.lasting,
-            regrets=ratio * self.regrets,
-        )
+        grown = {n: least / q * getattr(self, n) for n in ("scores", "lasting", "regrets")}
+        return replace(self, **grown)
 
     def failure_probability(self, delta: float) -> float:
         """How often a promise at ``delta`` may fail with this very history, with confidence 0.9.
@@ -224,12 +222,12 @@ class RegretCalibration:
         Replayed tables speak for one with as many rows, chosen in the same way. For others tasks
         are ``emulated`` at their rows.
         """
-        found = self.space if domain.points is None else self.table
+        Z = domain.points
+        found = self.space if Z is None else self.table
         if isinstance(found, str):
             return found
-        if domain.points is None and domain.narrowed:
+        if Z is None and domain.narrowed:
             return f"past tasks were replayed {domain.narrowed}"
-        Z = domain.points
         other = Z is not None and (len(Z) > LARGER * found.points or unlike(found.rows, Z))
         if other and emulated is None:
             return (
@@ -243,7 +241,7 @@ class RegretCalibration:
                 f"{found.tasks} {kind} tasks are too few for delta = {delta:g}; {missing} more are "
                 f"needed, or a delta of at least {1 / (found.tasks + 1):.2g}"
             )
-        if other and emulated is not None and Z is not None:
+        if other and emulated and Z is not None:
             return emulated(Z).no_smaller_than(found, delta)
         return found
 
@@ -297,6 +295,38 @@ def _apart(rows: Array) -> Array:
     return np.asarray(np.sqrt(np.maximum(squares[:, None] + squares - 2 * rows @ rows.T, 0.0)))
 
 
+# Below this weight the history is given up. If the learned process is right, its weight ever falls
+# from 0.95 to 0.01 with probability below 0.06 % (Ville's inequality).
+LOST_TRUST = 0.01
+
+
+def alarm_after(since: int, factor: Factor, prior: TaskPrior) -> AlarmEvent | None:
+    """The first time after ``since`` values at which the task is unlike the past ones."""
+    task = factor.task
+    times = np.arange(since + 1, factor.values + 1)
+    if not prior.learned.any() or not len(times):
+        return None
+    joint = factor.evidence(times) + task.log_weights  # (P, k, g)
+    joint += np.log(prior.weights)[:, None, None]
+    weights = np.exp(joint - joint.max(axis=(0, 2), keepdims=True))
+    weights /= weights.sum(axis=(0, 2), keepdims=True)
+    trust = weights[prior.learned].sum(axis=(0, 2))  # (k,)
+    usual = weights[:, :, task.usual].sum(axis=(0, 2))
+    lost, elsewhere = prior.guarded & (trust < LOST_TRUST), task is not prior.task
+    unlike = np.flatnonzero(lost | (usual < LOST_TRUST) | elsewhere)
+    if not len(unlike):
+        return None
+    first = int(unlike[0])
+    if lost[first]:
+        found = f"{trust[first]:.1g}"
+        reason = f"a cold start predicts the values better: trust in the history is {found}"
+    elif elsewhere:
+        reason = "the first value is far from those of all past tasks"
+    else:
+        reason = "the values vary by far less than those of past tasks"
+    return AlarmEvent(int(times[first]), reason)
+
+
 @dataclass(frozen=True, eq=False)
 class ByReplays:
     """What replays say of the search that a model and its state stand for."""
@@ -310,7 +340,7 @@ class ByReplays:
         found, scores = state.outcomes, self._scores(self.model.prior.emulated)
         if isinstance(scores, str):
             return Certificate(inf, delta=delta, reason=scores, final=True)
-        reason, alarm = "", state.alarm or above_ceiling(self.model, state, scores)
+        reason, alarm = "", state.alarm or self._above_ceiling(scores)
         if not found.counts.any():
             reason = "nothing was observed yet"
         elif alarm is not None:
@@ -330,7 +360,26 @@ class ByReplays:
         Tasks are not emulated for it, so that no decision waits for them.
         """
         scores = self._scores()
-        return None if isinstance(scores, str) else above_ceiling(self.model, self.state, scores)
+        return None if isinstance(scores, str) else self._above_ceiling(scores)
+
+    def _above_ceiling(self, scores: RegretScores) -> AlarmEvent | None:
+        """A value better than replays on past tasks allow.
+
+        On spaces values may be noisy, and there is no ceiling of them.
+        """
+        found, scale = self.state.outcomes, self.state.scale
+        if not scores.points or found.constraints:
+            return None
+        factor = scores.factor(self.model.delta)
+        above = self.model.trace.above(found.y, factor, scores.horizon)
+        if above is None:
+            return None
+        time, high, ceiling = above
+        return AlarmEvent(
+            time,
+            f"{scale.value(high):.4g} is better than past tasks allow, {scale.value(ceiling):.4g} "
+            "at most: the certificate is disproved, and the task is unlike them",
+        )
 
     def _scores(
         self, emulated: Callable[[Array], RegretScores] | None = None

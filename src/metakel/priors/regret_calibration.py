@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from metakel._arrays import Array, check_choice
+from metakel._arrays import Array
 from metakel.data import History, Task
 from metakel.errors import InputError, ShapeError
 from metakel.gp.averages import MixtureWeights, mixture_weights
@@ -66,10 +66,8 @@ def calibrate_folds(
     replayed = spread_rows(np.array(_calibrating(history)), TABLE_TASKS)
     count = FOLDS if len(history) <= MANY else 1
     folds = [replayed[k::count].tolist() for k in range(count)]
-    parts = [
-        (replace(history, tasks=tuple(t for s, t in enumerate(history) if s not in set(fold))),)
-        for fold in folds
-    ]
+    rests = [tuple(t for s, t in enumerate(history) if s not in set(fold)) for fold in folds]
+    parts = [(replace(history, tasks=rest),) for rest in rests]
     priors = list(_spread_out(learn, parts, workers))
     jobs = [(prior, history[s]) for prior, fold in zip(priors, folds, strict=True) for s in fold]
     return _calibration(history, jobs, "folds", progress, workers)
@@ -98,13 +96,6 @@ def taught_and_measured(history: History) -> tuple[History, History]:
     return replace(history, tasks=history.tasks[::2]), replace(history, tasks=history.tasks[1::2])
 
 
-def check_way(certify: str | bool) -> str:
-    """As a name; True is "folds" and False is "none"."""
-    way = ("folds" if certify else "none") if isinstance(certify, bool) else certify
-    check_choice("certify", way, WAYS)
-    return way
-
-
 def _calibration(
     history: History,
     jobs: Sequence[tuple[Prior, Task]],
@@ -126,42 +117,29 @@ def _calibration(
             found.append(replay)
             if progress is not None:
                 progress(len(found), total)
-    sizes = [len(X) for _, X, _ in tables]
+    points = int(np.median([len(X) for _, X, _ in tables]))
+    scores = _scores(found[: len(tables)], basis, TABLE_HORIZON, points)
     calibration = RegretCalibration(
-        replace(
-            _scores(found[: len(tables)], basis, TABLE_HORIZON, int(np.median(sizes))),
-            rows=_some_rows([X for _, X, _ in tables]),
-        ),
+        replace(scores, rows=_some_rows([X for _, X, _ in tables])),
         _scores(found[len(tables) :], "emulated", SPACE_HORIZON),
         _spread(history),
     )
-    names = [task.name for _, task in jobs]
-    values = [y for _, _, y in tables]
-    return calibration, _replays(names, values, found[: len(tables)])
+    varying = [i for i, (_, _, y) in enumerate(tables) if np.ptp(y) > 0]
+    if not varying:
+        return calibration, None
+    regret, random = np.zeros((2, len(varying), EVALUATIONS))
+    for row, i in enumerate(varying):
+        y, seen = tables[i][2], found[i].regret[:EVALUATIONS]
+        regret[row, : len(seen)] = np.array(seen) / float(y.std())
+        random[row] = random_regret(y / float(y.std()), EVALUATIONS)
+    return calibration, Replays(tuple(jobs[i][1].name for i in varying), regret, random)
 
 
 def _some_rows(tables: Sequence[Array]) -> Array:
     """(j, k, d0) as many of every table."""
-    kept = spread_rows(np.arange(len(tables)), KEPT_TABLES)
-    fewest = min(len(tables[i]) for i in kept)
-    found = [spread_rows(tables[i], KEPT_ROWS)[: min(fewest, KEPT_ROWS)] for i in kept]
-    return np.array(found).round(4)
-
-
-def _replays(
-    names: Sequence[str], values: Sequence[Array], found: Sequence[TaskScore]
-) -> Replays | None:
-    """The regret of all tasks whose values vary, in units of their spread."""
-    varying = [i for i, y in enumerate(values) if np.ptp(y) > 0]
-    if not varying:
-        return None
-    regret, random = (np.zeros((len(varying), EVALUATIONS)) for _ in range(2))
-    for row, i in enumerate(varying):
-        spread = float(values[i].std())
-        seen = found[i].regret[:EVALUATIONS]
-        regret[row, : len(seen)] = np.array(seen) / spread
-        random[row] = random_regret(values[i] / spread, EVALUATIONS)
-    return Replays(tuple(names[i] for i in varying), regret, random)
+    kept = [tables[i] for i in spread_rows(np.arange(len(tables)), KEPT_TABLES)]
+    fewest = min(KEPT_ROWS, *map(len, kept))
+    return np.array([spread_rows(X, KEPT_ROWS)[:fewest] for X in kept]).round(4)
 
 
 def _scores(
@@ -385,7 +363,7 @@ FEATURES = 512
 # Draws of a fitted process are too smooth and too sure. They deviate from its mean, and from what
 # neighbouring runs allow, by so many times what these say.
 INFLATION = 2.0
-DENSE = 0.05  # lengthscales between neighbours
+DENSE = 0.05  # lengthscales between neighbours, so that nothing much happens between runs
 STICKING_OUT = 0.9  # so many of the runs that are beyond all around them are not further beyond
 # The median size of the difference of two values with independent noise of size 1.
 MEDIAN_DIFFERENCE = 0.9539
@@ -405,14 +383,12 @@ def emulate(prior: Prior, task: Task, rng: np.random.Generator) -> Objective:
     drawn, runs = _posterior_draw(prior, task, rng), Neighbors.of(task, shared.lengthscales)
     if runs is None:
         return drawn
-    noise_std = min(drawn.noise_std, runs.noise_std)
-    if not runs.dense:
-        return Objective(drawn.function, noise_std)
 
     def near_the_runs(Z: Array) -> Array:
         return np.asarray(np.clip(drawn.function(Z), *runs.range_at(Z)))
 
-    return Objective(near_the_runs, noise_std)
+    function = near_the_runs if runs.distance <= DENSE else drawn.function
+    return Objective(function, min(drawn.noise_std, runs.noise_std))
 
 
 def imagine(prior: Prior, rng: np.random.Generator) -> Objective:
@@ -466,11 +442,6 @@ class Neighbors:
             noise * (1 + INFLATION / np.sqrt(len(differences))),
             float(np.median(np.asarray(far)[:, 0])),
         )
-
-    @property
-    def dense(self) -> bool:
-        """Whether nothing much happens between runs."""
-        return self.distance <= DENSE
 
     def range_at(self, Z: Array) -> tuple[Array, Array]:
         """(n,) the smallest and the largest value that a function may have at the points."""
