@@ -249,34 +249,31 @@ class SequenceState:
         options, assumed = self.options, self.hypothesis
         if options.name != "dmm":
             return self._closed_form()
-        spectra, evidences = {}, []
-        for i, (data, member) in enumerate(zip(self.observations, self.mixture, strict=True)):
+        own, evidence, parts = None, np.zeros(0), []
+        for data, member in zip(self.observations, self.mixture, strict=True):
             if assumed is not None and data.kernel is assumed.kernel:
-                spectra[i] = data.spectrum()
-                eigen = spectra[i].eigen
+                own = data.spectrum()
+                found = evidence = log_evidence(*own.eigen, member.scales)
             else:
-                eigen = data.eigen(float(member.scales.max()))
-            evidences.append(log_evidence(*eigen, member.scales))
-        weights = [member.log_weights for member in self.mixture]
-        shares = [member.share for member in self.mixture]
-        mixed = log_mixture(evidences, weights, shares)
+                found = log_evidence(*data.eigen(float(member.scales.max())), member.scales)
+            parts.append((found, member.log_weights, member.share))
+        mixed = log_mixture(parts)
         radius = squared_radius(
             mixed, options.delta_deciding, t=self.log.t, noise_weight=options.dual.noise_weight
         )
         root = sqrt(max(radius, 0.0))
-        if assumed is None:
+        if assumed is None or own is None:
             nothing = no_observations(self.hypotheses[-1].kernel).spectrum()
             free = dual_set(nothing, squared_radius=radius, norm_bound=inf, norm_scales=np.ones(1))
             return BuiltSet(free, False, root, 1.0, mixed)
-        own = min(spectra)
         # The scale with the largest evidence among those that the norm bound allows.
         allowed = assumed.scales <= max(assumed.norm_bound, float(assumed.norm_scales.max()))
-        scale = float(assumed.scales[allowed][int(np.argmax(evidences[own][allowed]))])
+        scale = float(assumed.scales[allowed][int(np.argmax(evidence[allowed]))])
         # R_t bounds the distance of f from the values. That of a function within the slack of f is
         # larger by at most slack / noise_std for every value.
         if options.slack:
             radius = (root + options.slack * sqrt(self.log.precision)) ** 2
-        return BuiltSet(*self._dual(assumed, spectra[own], radius), root, scale**-2.0, mixed)
+        return BuiltSet(*self._dual(assumed, own, radius), root, scale**-2.0, mixed)
 
     def _closed_form(self) -> BuiltSet:
         spectrum, bound = self.observations[0].spectrum(), self.hypotheses[0].norm_bound

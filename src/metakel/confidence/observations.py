@@ -63,29 +63,21 @@ class Spectrum:
         coordinates = self.basis.T @ rows
         if self.basis.shape[1] == self.basis.shape[0]:
             return coordinates, np.zeros(rows.shape[1])
-        _, left = self.split(rows, coordinates)
+        # The norm of the difference, not the difference of the norms: nothing cancels.
+        left = rows - self.basis @ coordinates
         return coordinates, np.asarray(np.einsum("dn,dn->n", left, left))
-
-    def split(self, rows: Array, coordinates: Array | None = None) -> tuple[Array, Array]:
-        """Coordinates (r, n) of features (d, n) in V, and what is left of them outside of V (d, n).
-
-        Its norm is that of the difference, not the difference of the norms: nothing cancels.
-        """
-        if coordinates is None:
-            coordinates = self.basis.T @ rows
-        return coordinates, rows - self.basis @ coordinates
 
     def mean_coefficients(self, alphas: Array) -> Array:
         """(A, r) ridge solutions in V: the posterior means are coefficients @ coordinates."""
-        return np.asarray(np.sqrt(self.values) * self.targets / self._shifted(alphas))
+        return np.asarray(np.sqrt(self.values) * self.targets / (self.values + alphas[:, None]))
 
     def inverse(self, alphas: Array) -> Array:
         """(A, r) eigenvalues of (F'F + alpha)^{-1} in V."""
-        return np.asarray(1 / self._shifted(alphas))
+        return np.asarray(1 / (self.values + alphas[:, None]))
 
     def misfit(self, alphas: Array) -> Array:
         """(A,) minimum over theta of ||y - F theta||^2 + alpha ||theta||^2."""
-        share = alphas[:, None] / self._shifted(alphas)
+        share = alphas[:, None] / (self.values + alphas[:, None])
         return np.asarray(self.rest + share @ self.targets**2)
 
     def squared_norms(self, alphas: Array) -> Array:
@@ -95,9 +87,6 @@ class Spectrum:
     def log_det(self, alpha: float) -> float:
         """log det(I + K / alpha), the realised information gain (twice the paper's gamma)."""
         return float(np.log1p(self.values / alpha).sum())
-
-    def _shifted(self, alphas: Array) -> Array:
-        return np.asarray(self.values + alphas[:, None])
 
 
 # Up to this size the singular values cost less than a millisecond.
@@ -227,7 +216,6 @@ class GramObservations:
     K: Array  # (t, t)
 
     def append(self, batch: Batch) -> GramObservations:
-        """With the observations of one more batch."""
         X, scale = batch.X, 1 / batch.noise_std
         K = self.kernel(X) * scale[:, None] * scale
         if len(self.X):
@@ -246,7 +234,6 @@ class GramObservations:
         return Spectrum(self.kernel, values, targets, rest, basis, self.X, self.scale)
 
     def eigen(self, largest_scale: float) -> Eigen:
-        """Eigenvalues, squared targets and rest: the part of `spectrum` the evidence needs."""
         values, vectors = np.linalg.eigh(self.K)
         return np.maximum(values, 0), (vectors.T @ self.y) ** 2, 0.0
 

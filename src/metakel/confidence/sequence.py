@@ -33,6 +33,7 @@ from metakel.confidence.methods import (
     OnAlarm,
     as_method,
     center_at,
+    negative,
     storable_center,
 )
 from metakel.confidence.observations import Batch, ObservationLog, Spectrum, no_observations
@@ -436,10 +437,3 @@ def _soft(learned: Learned, norm_bound: NormBound, norm_of: NormOf | None) -> Ke
         )
     first = norm_bound(0) if callable(norm_bound) else norm_bound
     return learned.confidence_kernel(first)
-
-
-def negative(center: Center | None) -> Center | None:
-    """Minus the function."""
-    if center is None:
-        return None
-    return -center if isinstance(center, KernelFunction) else lambda Z: -center(Z)

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from metakel._arrays import Array
 from metakel.confidence.observations import NEGLIGIBLE, ObservationLog, Spectrum
@@ -121,14 +121,7 @@ class ConfidenceSet:
 
     def upper(self, Z: ArrayLike) -> Array:
         """(n,) upper bounds of f at ``Z``, alpha on the grid."""
-        points = self.kernel.base.points(Z)
-        upper = np.empty(len(points))
-        for block in blocks(len(points)):
-            coordinates, outside = self.spectrum.project(points[block])
-            mean, spread = self._curves(coordinates, outside)
-            mean += spread
-            np.minimum(mean.min(axis=0), self._ball(coordinates, outside), out=upper[block])
-        return upper
+        return self.interval(Z, refine=False)[1]
 
     def lower(self, Z: ArrayLike) -> Array:
         """(n,) lower bounds of f at ``Z``, alpha on the grid."""
@@ -137,22 +130,19 @@ class ConfidenceSet:
     def _interval_from(
         self, coordinates: Array, outside: Array, *, refine: bool
     ) -> tuple[Array, Array]:
-        """`interval` of points whose projections (r, n) and (n,) are known."""
+        """`interval` of points with these projections (r, n) and (n,)."""
         mean, spread = self._curves(coordinates, outside)  # (A, n)
         lower, upper = mean - spread, mean + spread
         best_lower, best_upper = lower.max(axis=0), upper.min(axis=0)
         if refine and self.squared_radius is not None:
             best_upper = np.minimum(best_upper, self._refined(coordinates, outside, upper, 1))
             best_lower = np.maximum(best_lower, -self._refined(coordinates, outside, -lower, -1))
-        ball = self._ball(coordinates, outside)
-        return np.maximum(best_lower, -ball), np.minimum(best_upper, ball)
-
-    def _ball(self, coordinates: Array, outside: Array) -> Array | float:
-        """(n,) the bound B sqrt(k(x, x)), which needs no data."""
         if not np.isfinite(self.norm_bound):
-            return np.inf
+            return best_lower, best_upper
+        # B sqrt(k(x, x)), which needs no data.
         squares = np.einsum("rn,rn->n", coordinates, coordinates)
-        return np.asarray(self.norm_bound * np.sqrt(squares + outside))
+        ball = self.norm_bound * np.sqrt(squares + outside)
+        return np.maximum(best_lower, -ball), np.minimum(best_upper, ball)
 
     def mean(self, Z: ArrayLike, alpha: float) -> Array:
         """(n,) ridge solution with regulariser ``alpha``, in units of the noise variance."""
@@ -166,8 +156,10 @@ class ConfidenceSet:
 
     def _curves(self, coordinates: Array, outside: Array) -> tuple[Array, Array]:
         """Centres and half-widths (A, n) for every alpha."""
+        with np.errstate(divide="ignore"):
+            beyond = np.where(self.alphas > 0, 1 / self.alphas, 0.0)  # per unit outside of V
         variance = self._inverse @ coordinates**2
-        variance += np.multiply.outer(self._outside_weight, outside)
+        variance += np.multiply.outer(beyond, outside)
         variance *= self.squared_radii[:, None]
         if self.alphas[0] == 0:
             hidden = outside + (coordinates[~observed(self.spectrum)] ** 2).sum(axis=0)
@@ -188,12 +180,6 @@ class ConfidenceSet:
     def _coefficients(self) -> Array:
         """(A, r) ridge solutions."""
         return np.sqrt(self.spectrum.values) * self.spectrum.targets * self._inverse
-
-    @cached_property
-    def _outside_weight(self) -> Array:
-        """(A,) 1 / alpha, the variance per unit outside of the observed directions."""
-        with np.errstate(divide="ignore"):
-            return np.where(self.alphas > 0, 1 / self.alphas, 0.0)
 
     def _refined(self, coordinates: Array, outside: Array, curve: Array, sign: int) -> Array:
         """(n,) minima of ``curve`` (A, n) over alpha, by parabolas in log alpha between its nodes.
@@ -307,16 +293,14 @@ def squared_radii(
 
 def free_squared_radius(spectrum: Spectrum, squared_radius: float) -> float:
     """R^2 minus the residual sum of squares: the limit alpha -> 0, which needs no norm bound."""
-    seen = observed(spectrum)
-    residual = spectrum.rest + float((spectrum.targets[~seen] ** 2).sum())
-    return squared_radius - residual
+    unseen = spectrum.targets[~observed(spectrum)]
+    return squared_radius - (spectrum.rest + float((unseen**2).sum()))
 
 
-def observed(spectrum: Spectrum) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def observed(spectrum: Spectrum) -> NDArray[np.bool_]:
     """(r,) which directions have been observed at all, up to rounding."""
     largest = float(spectrum.values.max(initial=0))
-    seen: np.ndarray[tuple[int], np.dtype[np.bool_]] = spectrum.values > NEGLIGIBLE**2 * largest
-    return seen
+    return np.asarray(spectrum.values > NEGLIGIBLE**2 * largest)
 
 
 def smallest_squared_radius(

@@ -16,9 +16,9 @@ import numpy as np
 from metakel._arrays import Array, as_number, positive
 from metakel._files import decode, encode
 from metakel.confidence.fallback import Alarm, AlarmEvent, everything
-from metakel.confidence.methods import Center, center_at, storable_center
+from metakel.confidence.methods import Center, center_at, negative, storable_center
 from metakel.confidence.observations import Batch, Spectrum, no_observations
-from metakel.confidence.sequence import ConfidenceSequence, negative
+from metakel.confidence.sequence import ConfidenceSequence
 from metakel.confidence.set import ConfidenceSet, closed_form_set
 from metakel.errors import InputError
 from metakel.gp import Posterior, posterior

@@ -143,7 +143,9 @@ def learn_prior(
         # The library is made of priors, so it is above them and loaded by name.
         other, history = import_module("metakel.library").beside(library, history)
         log_output = other.info.log_floor > 0
-    history, space = with_space(_with_distinct_names(history), space)
+    names = numbered([task.name for task in history])  # distinct ones
+    tasks = (replace(task, name=name) for task, name in zip(history, names, strict=True))
+    history, space = with_space(replace(history, tasks=tuple(tasks)), space)
     ends, guessed = range_of_output(history, output_range)
     scale, why = output_scale(history, log_output, ends)
     recorded, history = history, rescaled(history, scale)
@@ -266,16 +268,6 @@ def _calibration(history: History, featurized: TaskFeatures, mean: bool) -> Cali
     varying = [task for task in history if task.name not in tasks.constant]
     norms = needed_norms(task_gp, model, History(tuple(varying[1::2])))
     return Calibration(task_gp, model, np.sort(norms))
-
-
-def _with_distinct_names(history: History) -> History:
-    """Tasks with a name of their own, by which the prior refers to them."""
-    given = [task.name for task in history]
-    names = numbered(given)
-    if names == given:
-        return history
-    tasks = (replace(task, name=name) for task, name in zip(history, names, strict=True))
-    return replace(history, tasks=tuple(tasks))
 
 
 def _best_runs(history: History, space: Space, lengthscales: Array, info: PriorInfo) -> BestRuns:

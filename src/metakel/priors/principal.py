@@ -82,11 +82,7 @@ class TaskFeatures:
 
 
 def featurize(tasks: StandardizedTasks) -> TaskFeatures:
-    """Fit the shared kernel and its features to every other task; the rest can judge it.
-
-    A handful of numbers are fitted, for which half of the tasks are plenty; the others stay
-    untouched for the norm bound.
-    """
+    """Fit the shared kernel and its features to every other task; the rest can judge it."""
     training = list(range(0, tasks.m, 2)) if tasks.m >= 4 else list(range(tasks.m))
     fitted = spread_rows(np.array(training), FIT_TASKS)
     rows = [spread_rows(np.arange(len(tasks.z[s])), FIT_ROWS) for s in fitted]

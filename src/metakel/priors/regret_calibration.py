@@ -119,8 +119,11 @@ def _calibration(
                 progress(len(found), total)
     points = int(np.median([len(X) for _, X, _ in tables]))
     scores = _scores(found[: len(tables)], basis, TABLE_HORIZON, points)
+    kept = [tables[i][1] for i in spread_rows(np.arange(len(tables)), KEPT_TABLES)]
+    fewest = min(KEPT_ROWS, *map(len, kept))  # as many rows of every table
+    rows = np.array([spread_rows(X, KEPT_ROWS)[:fewest] for X in kept]).round(4)
     calibration = RegretCalibration(
-        replace(scores, rows=_some_rows([X for _, X, _ in tables])),
+        replace(scores, rows=rows),
         _scores(found[len(tables) :], "emulated", SPACE_HORIZON),
         _spread(history),
     )
@@ -133,13 +136,6 @@ def _calibration(
         regret[row, : len(seen)] = np.array(seen) / float(y.std())
         random[row] = random_regret(y / float(y.std()), EVALUATIONS)
     return calibration, Replays(tuple(jobs[i][1].name for i in varying), regret, random)
-
-
-def _some_rows(tables: Sequence[Array]) -> Array:
-    """(j, k, d0) as many of every table."""
-    kept = [tables[i] for i in spread_rows(np.arange(len(tables)), KEPT_TABLES)]
-    fewest = min(KEPT_ROWS, *map(len, kept))
-    return np.array([spread_rows(X, KEPT_ROWS)[:fewest] for X in kept]).round(4)
 
 
 def _scores(
@@ -334,9 +330,6 @@ def replayed_model(prior: Prior, horizon: int) -> Mixture:
     )
 
 
-# Which tasks
-
-
 def _calibrating(history: History) -> list[int]:
     """Tasks with about as many rows as others have: a table of one row is no search."""
     sizes = np.array([task.n for task in history])
@@ -459,11 +452,7 @@ def _sticking_out(beyond: Array) -> Array:
 
 
 def _posterior_draw(prior: Prior, task: Task, rng: np.random.Generator) -> Objective:
-    """A function (n, d0) -> (n,) drawn from the posterior of the prior given the task's runs.
-
-    Process and scale are drawn by their posterior weights, then a function by Matheron's rule: a
-    draw of the prior, plus what conditioning adds to explain the runs.
-    """
+    """Drawn given the task's runs, by Matheron's rule: a path of the prior, and a correction."""
     from scipy.linalg import cho_solve
 
     rows = spread_rows(np.arange(task.n), ROWS)
@@ -497,13 +486,11 @@ def _drawn(mix: MixtureWeights, rng: np.random.Generator) -> tuple[int, float]:
 def _prior_path(
     process: TaskProcess, level_variance: float, rng: np.random.Generator
 ) -> Callable[[PointCache], Array]:
-    """A draw of h ~ GP(0, k + level_variance); the Matern part by random Fourier features.
-
-    Its spectral density is a multivariate t distribution with 5 degrees of freedom.
-    """
+    """A draw of h ~ GP(0, k + level_variance); the Matern part by random Fourier features."""
     shared, weight = process.stationary
     variance, d0 = weight * shared.signal, len(shared.lengthscales)
     frequencies = rng.standard_normal((FEATURES, d0))
+    # The spectral density is a multivariate t distribution with 5 degrees of freedom.
     frequencies *= np.sqrt(5 / rng.chisquare(5, size=(FEATURES, 1)))
     phases = rng.uniform(0, 2 * np.pi, FEATURES)
     amplitudes = rng.standard_normal(FEATURES) * np.sqrt(2 * variance / FEATURES)

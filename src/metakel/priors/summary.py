@@ -216,7 +216,13 @@ def trust(prior: Prior) -> list[str]:
     held = prior.heldout
     if prior.task_gp is None:
         return ["No past task varies, so nothing was learned: decisions are those of a cold start."]
-    started = _cold_start(prior)
+    weight = prior.beside.cold_weight
+    started = (
+        f"The history is used; a cold start beside it has weight {weight:g} at first, "
+        "and more when it predicts better."
+        if weight
+        else "The history is used alone, without a cold start beside it."
+    )
     if not held.checked:
         return [f"No held-out check: one task cannot be checked against others. {started}"]
     verdict = "passed" if prior.helps else "FAILED"
@@ -244,16 +250,6 @@ def useful(prior: Prior, found: Certificate, regret: Any) -> Any:
     if prior.scale.log:
         return regret < found.lower if prior.info.minimize else np.isfinite(regret)
     return regret <= USEFUL * prior.model.scale
-
-
-def _cold_start(prior: Prior) -> str:
-    weight = prior.beside.cold_weight
-    if weight == 0:
-        return "The history is used alone, without a cold start beside it."
-    return (
-        f"The history is used; a cold start beside it has weight {weight:g} at first, "
-        "and more when it predicts better."
-    )
 
 
 def _common_shape(prior: Prior) -> list[str]:
