@@ -145,6 +145,9 @@ class ConfidenceSequence:
             on_alarm=on_alarm,
             slack=slack,
         )
+        self.delta, self.delta_learning = self.options.delta, self.options.delta_learning
+        self.delta_deciding = self.options.delta_deciding  # of the intervals themselves
+        self.method = self.options.name
         if not (center is None or callable(center)):
             raise InputError(f"center is {center!r}; expected a function of points (n, d0)")
         self.center = center
@@ -168,26 +171,6 @@ class ConfidenceSequence:
     def told(self) -> ObservationLog:
         """The record of all observations, call by call."""
         return self._known.state.log
-
-    @property
-    def delta(self) -> float:
-        """Total probability of error: `delta_learning` plus `delta_deciding`."""
-        return self.options.delta
-
-    @property
-    def delta_learning(self) -> float:
-        """The part of delta that was spent on learning the kernel."""
-        return self.options.delta_learning
-
-    @property
-    def delta_deciding(self) -> float:
-        """The probability with which the intervals themselves may fail."""
-        return self.options.delta_deciding
-
-    @property
-    def method(self) -> MethodName:
-        """How the intervals are computed."""
-        return self.options.name
 
     @property
     def alarms(self) -> tuple[AlarmEvent, ...]:

@@ -21,7 +21,6 @@ from metakel.confidence.observations import Batch, Spectrum, no_observations
 from metakel.confidence.sequence import ConfidenceSequence
 from metakel.confidence.set import ConfidenceSet, closed_form_set
 from metakel.errors import InputError
-from metakel.gp import Posterior, posterior
 from metakel.kernels.sum import KernelFunction, KernelSum, as_kernel
 from metakel.optimize.acquisition import Acquisition
 from metakel.optimize.model import LOADERS, Model, Score
@@ -32,7 +31,6 @@ from metakel.optimize.upper_bound import (
     Schedule,
     StartFeatures,
     UpperBound,
-    at_step,
     checked_schedule,
 )
 from metakel.search import Domain, StartPoints
@@ -53,8 +51,6 @@ class CertifiedModel(Model):
         What decides instead of the bounds.
     noise_std : float
         Noise of an observation that has no other.
-    noise_var : Schedule or None
-        The regulariser of Eq. 3 for `posterior`; noise_std^2 where None.
     center : (n, d0) -> (n,), optional
         What the objective is expected to be, the centre of the sequence; 0 where None.
     probes : int
@@ -73,7 +69,6 @@ class CertifiedModel(Model):
     sequence: ConfidenceSequence | None
     fixed: FixedNu | None
     noise_std: float
-    noise_var: Schedule | None = None
     center: Center | None = None
     probes: int = 0
     stops: bool = False
@@ -312,17 +307,6 @@ class CertifiedModel(Model):
         variance = spectrum.inverse(np.array([alpha]))[0] @ inside**2 + outside / max(alpha, 1e-300)
         return mean, np.sqrt(variance)
 
-    def posterior(self, outcomes: Outcomes) -> Posterior:
-        """GP(0, k) given the observations (Eq. 3), k being the kernel believed at present."""
-        if self.center is not None:
-            raise InputError("there is a centre, which GP(0, k) of Eq. 3 has not; use predict")
-        scale = 1.0
-        if self.noise_var is not None:
-            scale = at_step("noise_var", self.noise_var, outcomes.t + 1) / self.noise_std**2
-        noise = np.where(np.isnan(outcomes.noise_std), self.noise_std, outcomes.noise_std)
-        kernel = self._deciding.kernel
-        return posterior(kernel, outcomes.X, outcomes.y, noise_var=scale * noise**2)
-
     def largest_upper(self, domain: Domain, start: StartPoints) -> float:
         """The largest upper bound in the domain: exact on a finite one, else by a search.
 
@@ -383,15 +367,14 @@ class CertifiedModel(Model):
     # How it is kept
 
     def to_dict(self) -> dict[str, Any]:
-        sequence = (self._empty or self).sequence
-        nu = None if self.fixed is None else self.fixed.nu
+        sequence, fixed = (self._empty or self).sequence, self.fixed
         return {
             "kind": self.kind,
             "kernel": encode(self.kernel),
             "sequence": None if sequence is None else sequence.to_dict(),
             "noise_std": self.noise_std,
-            "nu": _storable("nu", nu),
-            "noise_var": _storable("noise_var", self.noise_var),
+            "nu": None if fixed is None else _storable("nu", fixed.nu),
+            "noise_var": None if fixed is None else _storable("noise_var", fixed.noise_var),
             "center": encode(storable_center(self.center)),
             "probes": self.probes,
             "stops": self.stops,
@@ -438,35 +421,30 @@ class FixedWidth:
             sequence, noise_std = certified.sequence, certified.noise_std
         elif probes:
             raise InputError(f"probes is {probes}, but there is no alarm to hear them; expected 0")
-        fixed = FixedNu.of(self.kernel, self.nu, self.noise_var, noise_std)
-        return CertifiedModel(
-            self.kernel, sequence, fixed, noise_std, self.noise_var, center, probes
-        )
+        fixed = FixedNu(no_observations(self.kernel), self.nu, self.noise_var, noise_std)
+        return CertifiedModel(self.kernel, sequence, fixed, noise_std, center, probes)
 
 
 def load_certified(
     data: Mapping[str, Any], functions: Mapping[str, Callable[..., Any]] | None
 ) -> CertifiedModel:
-    """Inverse of `CertifiedModel.to_dict`.
-
-    ``functions`` maps the names of the user's own kernels to them.
-    """
+    """Inverse of `CertifiedModel.to_dict`; ``functions`` are kernels of the user's, by name."""
     kernel = decode(KernelSum, data["kernel"], "stored kernel", functions)
     noise_std = positive("noise_std", data["noise_std"])
-    nu = checked_schedule("nu", data["nu"])
-    noise_var = checked_schedule("noise_var", data["noise_var"])
-    stored, sequence = data["center"], None
+    stored, sequence, fixed = data["center"], None, None
     where = "stored centre"
     center = None if stored is None else decode(KernelFunction, stored, where, functions)
     if data["sequence"] is not None:
         sequence = ConfidenceSequence.from_dict(data["sequence"], functions)
-        kernel = sequence.kernel if nu is None else kernel
-    fixed = None if nu is None else FixedNu.of(kernel, nu, noise_var, noise_std)
+        kernel = sequence.kernel if data["nu"] is None else kernel
+    if data["nu"] is not None:
+        nu, noise_var = (checked_schedule(name, data[name]) for name in ("nu", "noise_var"))
+        fixed = FixedNu(no_observations(kernel), nu, noise_var, noise_std)
     if sequence is None and fixed is None:
         raise InputError("stored model has neither a confidence sequence nor a nu")
     probes = int(as_number("probes", data.get("probes", 0), 0))
     stops = bool(data["stops"])
-    return CertifiedModel(kernel, sequence, fixed, noise_std, noise_var, center, probes, stops)
+    return CertifiedModel(kernel, sequence, fixed, noise_std, center, probes, stops)
 
 
 LOADERS[CertifiedModel.kind] = load_certified

@@ -23,7 +23,7 @@ import numpy as np
 
 from metakel._arrays import Array, is_number
 from metakel.confidence.methods import Center, center_at
-from metakel.confidence.observations import Batch, Observations, Spectrum, no_observations
+from metakel.confidence.observations import Batch, Observations, Spectrum
 from metakel.confidence.set import ConfidenceSet, blocks, closed_form_set
 from metakel.errors import InputError
 from metakel.kernels.sum import KernelSum
@@ -258,18 +258,10 @@ class FixedNu:
     """Posterior mean plus nu posterior standard deviations (Eqs. 3 and 11)."""
 
     observations: Observations  # whitened with their noise
-    t: int  # how many there are
     nu: Schedule
     noise_var: Schedule
     noise_std: float  # of an observation that has no other; ``noise_var`` is meant for it
-
-    @classmethod
-    def of(
-        cls, kernel: KernelSum, nu: Schedule, noise_var: Schedule | None, noise_std: float
-    ) -> FixedNu:
-        """Before any observation; ``noise_var`` is the square of ``noise_std`` where None."""
-        variance = noise_std**2 if noise_var is None else noise_var
-        return cls(no_observations(kernel), 0, nu, variance, noise_std)
+    t: int = 0  # how many observations there are
 
     def observe(self, batch: Batch) -> FixedNu:
         """With the observations of one more call."""
@@ -294,11 +286,9 @@ class FixedNu:
         return self.observations.append(Batch(pending, np.zeros(len(pending)), noise)).spectrum()
 
 
-def checked_schedule(name: str, schedule: Schedule | None) -> Schedule | None:
+def checked_schedule(name: str, schedule: Schedule) -> Schedule:
     """A schedule, of which a number is checked at once and a function whenever it is called."""
-    if schedule is None or callable(schedule):
-        return schedule
-    return at_step(name, schedule, 1)
+    return schedule if callable(schedule) else at_step(name, schedule, 1)
 
 
 def at_step(name: str, schedule: Schedule, t: int) -> float:

@@ -226,26 +226,14 @@ ROWS, TASKS = 50, 24
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """What held-out tasks say.
+    """What held-out tasks say."""
 
-    Parameters
-    ----------
-    tasks : (h,) indices of the tasks that were held out once
-    log_scores : (h,) array
-        Log density per value under the prior learned from the others, over white noise.
-    cold_log_scores : (h,) array
-        The same for the cold start.
-    lam_ratio, residual_weight : float
-        The choices that predict best: lambda over lambda_max, and the weight of the shared kernel.
-    noise_ratio : 3 floats
-        Which share of the tasks has 1, 1/10 and 1/100 of the usual noise.
-    """
-
-    tasks: NDArray[np.intp]
-    log_scores: Array
-    cold_log_scores: Array
-    lam_ratio: float = DEFAULT_LAM_RATIO
+    tasks: NDArray[np.intp]  # (h,) which were held out once
+    log_scores: Array  # (h,) per value under the prior learned from the others
+    cold_log_scores: Array  # (h,) the same for the cold start
+    lam_ratio: float = DEFAULT_LAM_RATIO  # the choices that predict best
     residual_weight: float = DEFAULT_RESIDUAL_WEIGHT
+    # Which share of the tasks has 1, 1/10 and 1/100 of the usual noise.
     noise_ratio: tuple[float, ...] = EQUALLY
 
     def __post_init__(self) -> None:

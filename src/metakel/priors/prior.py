@@ -18,7 +18,13 @@ from metakel._files import Format, Functions, decode, encode, write_file
 from metakel.charts import text_card
 from metakel.curves import CurveModel
 from metakel.errors import InputError, ShapeError
-from metakel.gp.processes import ColdProcess, LearnedProcess, LevelAndScale, TaskProcess
+from metakel.gp.processes import (
+    ColdProcess,
+    LearnedProcess,
+    LevelAndScale,
+    PastProcess,
+    TaskProcess,
+)
 from metakel.gp.success import SuccessChance
 from metakel.kernels import KernelSum
 from metakel.optimize.acquisition import Acquisition
@@ -215,9 +221,9 @@ class Prior:
         return self.task_gp is not None and self.heldout.helps
 
     @property
-    def task_processes(self) -> tuple[tuple[TaskProcess, ...], tuple[float, ...]]:
+    def task_processes(self) -> tuple[tuple[PastProcess, ...], tuple[float, ...]]:
         """The learned GPs at each noise ratio, and the cold start, with their initial weights."""
-        cold: TaskProcess = ColdProcess.typical(self.space.d0)
+        cold = ColdProcess.typical(self.space.d0)
         if not self.helps:
             return (cold,), (1.0,)
         other, cold_weight = self.beside.library, self.beside.cold_weight
@@ -412,15 +418,14 @@ class Prior:
 
         Of ``choices`` some are new: these parameters have more of them than in the past.
         """
-        processes, weights = self.task_processes
+        past, weights = self.task_processes
         spaces = {n: Space(tuple(p)) for n, p in (("new", new), ("choices", choices)) if p}
         stored = {name: found.to_dict() for name, found in spaces.items()}
         known = self._known(choices, new)
-        if new:
-            processes = tuple(p.with_new_inputs(spaces["new"].d0) for p in processes)
-        if choices:
-            places, added = self._places(known)
-            processes = tuple(p.with_new_choices(places, added) for p in processes)
+        processes: tuple[TaskProcess, ...] = past
+        if spaces:
+            d_new, (places, added) = spaces["new"].d0 if new else 0, self._places(known)
+            processes = tuple(process.widened(d_new, places, added) for process in past)
         reason = "values beyond the recorded ranges are allowed" if extrapolate else ""
         values = (f"{p.name} {v}" for p in choices for v in p.values[self.space[p.name].width :])
         if unseen := [*(p.name for p in new), *values]:

@@ -27,7 +27,7 @@ from metakel.data import History, Task
 from metakel.errors import InputError, ShapeError
 from metakel.gp.averages import MixtureWeights, mixture_weights
 from metakel.gp.factor import Factor
-from metakel.gp.processes import PointCache, TaskProcess
+from metakel.gp.processes import PastProcess, PointCache
 from metakel.kernels.nystrom import spread_rows
 from metakel.optimize import Mixture, Optimizer, Trial
 from metakel.optimize.optimizer import rehearse
@@ -484,7 +484,7 @@ def _drawn(mix: MixtureWeights, rng: np.random.Generator) -> tuple[int, float]:
 
 
 def _prior_path(
-    process: TaskProcess, level_variance: float, rng: np.random.Generator
+    process: PastProcess, level_variance: float, rng: np.random.Generator
 ) -> Callable[[PointCache], Array]:
     """A draw of h ~ GP(0, k + level_variance); the Matern part by random Fourier features."""
     shared, weight = process.stationary
