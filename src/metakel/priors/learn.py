@@ -56,8 +56,7 @@ from metakel.priors.prior import (
 from metakel.priors.regret_calibration import (
     WAYS,
     Progress,
-    calibrate_folds,
-    calibrate_split,
+    calibrate,
     replayed_model,
     taught_and_measured,
     without_scores,
@@ -171,18 +170,17 @@ def learn_prior(
         own = alone(part, to_replay=to_replay)
         return own if other is None else joined(own, other, weight)
 
-    taught, replays = history, None
+    taught, measured, replays = history, history, None
     if way == "exact":
         taught, measured = taught_and_measured(history)
         recorded, _ = taught_and_measured(recorded)
     prior = learn(taught)
     prior = replace(prior, info=replace(prior.info, source=_digest(recorded)))
-    if way == "exact":
-        found, replays = calibrate_split(prior, measured, progress, workers)
-    elif way == "folds":
-        found, replays = calibrate_folds(history, partial(learn, to_replay=True), progress, workers)
-    else:
+    if way == "none":
         found = without_scores(history, "the optimizer was not replayed on past tasks")
+    else:
+        again = partial(learn, to_replay=True) if way == "folds" else None
+        found, replays = calibrate(measured, prior, again, progress, workers)
     return replace(prior, certificate=found, replays=replays)
 
 

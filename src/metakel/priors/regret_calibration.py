@@ -57,30 +57,6 @@ Learn = Callable[[History], "Prior"]
 Progress = Callable[[int, int], None]
 
 
-def calibrate_folds(
-    history: History, learn: Learn, progress: Progress | None = None, workers: int = 1
-) -> tuple[RegretCalibration, Replays | None]:
-    """Every task is replayed with a prior learned from the tasks of the other folds."""
-    if len(history) < FEWEST_TASKS:
-        return without_scores(history, f"fewer than {FEWEST_TASKS} past tasks"), None
-    replayed = spread_rows(np.array(_calibrating(history)), TABLE_TASKS)
-    count = FOLDS if len(history) <= MANY else 1
-    folds = [replayed[k::count].tolist() for k in range(count)]
-    rests = [tuple(t for s, t in enumerate(history) if s not in set(fold)) for fold in folds]
-    parts = [(replace(history, tasks=rest),) for rest in rests]
-    priors = list(_spread_out(learn, parts, workers))
-    jobs = [(prior, history[s]) for prior, fold in zip(priors, folds, strict=True) for s in fold]
-    return _calibration(history, jobs, "folds", progress, workers)
-
-
-def calibrate_split(
-    prior: Prior, history: History, progress: Progress | None = None, workers: int = 1
-) -> tuple[RegretCalibration, Replays | None]:
-    """Replay a prior on tasks from which it was not learned: exact, if tasks are exchangeable."""
-    jobs = [(prior, history[s]) for s in _calibrating(history)]
-    return _calibration(history, jobs, "exact", progress, workers)
-
-
 def without_scores(history: History, reason: str) -> RegretCalibration:
     """Where nothing was replayed: only the spread of the tasks."""
     return RegretCalibration(reason, reason, _spread(history))
@@ -96,13 +72,25 @@ def taught_and_measured(history: History) -> tuple[History, History]:
     return replace(history, tasks=history.tasks[::2]), replace(history, tasks=history.tasks[1::2])
 
 
-def _calibration(
+def calibrate(
     history: History,
-    jobs: Sequence[tuple[Prior, Task]],
-    basis: Basis,
-    progress: Progress | None,
-    workers: int,
+    prior: Prior,
+    learn: Learn | None,
+    progress: Progress | None = None,
+    workers: int = 1,
 ) -> tuple[RegretCalibration, Replays | None]:
+    """Replay every task with a prior that ``learn`` learns from the tasks of the other folds.
+
+    Without it, replay ``prior``, which was learned from other tasks: exact, if these are
+    exchangeable.
+    """
+    if learn is not None and len(history) < FEWEST_TASKS:
+        return without_scores(history, f"fewer than {FEWEST_TASKS} past tasks"), None
+    basis: Basis = "exact" if learn is None else "folds"
+    if learn is None:
+        jobs = [(prior, history[s]) for s in _calibrating(history)]
+    else:
+        jobs = _jobs_in_folds(history, learn, workers)
     if not jobs:
         reason = "no past task has several runs, so none can be replayed"
         return without_scores(history, reason), None
@@ -138,6 +126,15 @@ def _calibration(
     return calibration, Replays(tuple(jobs[i][1].name for i in varying), regret, random)
 
 
+def _jobs_in_folds(history: History, learn: Learn, workers: int) -> list[tuple[Prior, Task]]:
+    replayed = spread_rows(np.array(_calibrating(history)), TABLE_TASKS)
+    count = FOLDS if len(history) <= MANY else 1
+    folds = [replayed[k::count].tolist() for k in range(count)]
+    rests = [tuple(t for s, t in enumerate(history) if s not in set(fold)) for fold in folds]
+    priors = _spread_out(learn, [(replace(history, tasks=rest),) for rest in rests], workers)
+    return [(prior, history[s]) for prior, fold in zip(priors, folds, strict=True) for s in fold]
+
+
 def _scores(
     found: Sequence[TaskScore], basis: Basis, horizon: int, points: int = 0
 ) -> RegretScores:
@@ -147,12 +144,12 @@ def _scores(
     regrets, shapes = np.full((2, len(found), horizon), np.nan)
     for i, replay in enumerate(found):
         kept = len(replay.shapes)
-        regrets[i, :kept] = rounded(replay.regret[:kept])
-        shapes[i, :kept] = rounded(replay.shapes)
+        regrets[i, :kept] = _rounded(replay.regret[:kept])
+        shapes[i, :kept] = _rounded(replay.shapes)
     return RegretScores(scores, np.sort(lasting), basis, horizon, points, regrets, shapes)
 
 
-def rounded(values: Sequence[float]) -> list[float]:
+def _rounded(values: Sequence[float]) -> list[float]:
     """To six digits, as much as a file needs."""
     return [float(f"{value:.6g}") for value in values]
 
@@ -221,16 +218,13 @@ class Replays:
 
 def random_regret(y: Array, evaluations: int) -> Array:
     """(T,) expected regret of rows drawn without repetition, exactly."""
-    order = np.sort(y)
-    n = len(order)
-    regret = np.zeros(evaluations)
+    order, n, regret = np.sort(y), len(y), np.zeros(evaluations)
+    below, chance = np.arange(n + 1, dtype=np.float64), np.ones(n + 1)
     # P(best of t is at most the i-th smallest) = C(i, t) / C(n, t), by a running product.
-    for t in range(1, evaluations + 1):
-        below = np.arange(n + 1, dtype=np.float64)
-        chance = np.ones(n + 1)
-        for k in range(min(t, n)):
+    for k in range(evaluations):
+        if k < n:
             chance *= np.maximum(below - k, 0) / (n - k)
-        regret[t - 1] = order[-1] - np.diff(chance) @ order
+        regret[k] = order[-1] - np.diff(chance) @ order
     return regret
 
 
