@@ -25,19 +25,17 @@ from metakel.confidence.methods import (
     regularizer_and_nu,
     squared_radius,
 )
-from metakel.confidence.observations import (
+from metakel.confidence.set import (
+    ROUNDING,
     Batch,
+    ConfidenceSet,
     ObservationLog,
     Observations,
     Spectrum,
-    no_observations,
-)
-from metakel.confidence.set import (
-    ROUNDING,
-    ConfidenceSet,
-    Intersection,
     closed_form_set,
     dual_set,
+    interval_of,
+    no_observations,
     smallest_squared_radius,
 )
 from metakel.errors import InputError, MetaKelError
@@ -304,6 +302,49 @@ class SequenceState:
         scales = assumed.norm_scales
         found = dual_set(spectrum, squared_radius=radius, norm_bound=bound, norm_scales=scales)
         return found, empty
+
+
+@dataclass(frozen=True, eq=False)
+class Intersection:
+    """What is kept of earlier sets, which hold at all times together.
+
+    On a finite domain that is fixed in advance the intersection is exact. At arbitrary points all
+    past sets would have to be kept, so it is over a few of them; any choice of times is valid.
+    """
+
+    points: Array | None  # (n, d0) the finite domain
+    remember: int  # at most how many past sets are kept
+    # Largest lower and smallest upper bound so far at ``points``, (n,) each.
+    running: tuple[Array, Array] | None = None
+    # (time, is it a milestone, set): of the previous call, and of the first to reach a power of 2.
+    past: tuple[tuple[int, bool, ConfidenceSet], ...] = ()
+
+    def keeping(self, log: ObservationLog, past: ConfidenceSet) -> Intersection:
+        """With the set after all observations of the log."""
+        before = log.t - len(log.batches[-1].y)  # observations before the last call
+        milestone = log.t.bit_length() > before.bit_length()
+        entries = (*(entry for entry in self.past if entry[1]), (log.t, milestone, past))
+        return replace(self, past=entries[-self.remember :] if self.remember else ())
+
+    def forgetting(self) -> Intersection:
+        """Without earlier sets, because an assumption behind them failed."""
+        return replace(self, running=None, past=())
+
+    def narrowed(self, now: ConfidenceSet) -> tuple[Intersection, bool]:
+        """With the present set at ``points``; False if no value is left at one of them."""
+        if self.points is None:
+            return self, True
+        lower, upper = now.interval(self.points, refine=False)
+        if self.running is not None:
+            lower = np.maximum(lower, self.running[0])
+            upper = np.minimum(upper, self.running[1])
+        agreed = not (lower > upper + ROUNDING * (1 + np.abs(lower) + np.abs(upper))).any()
+        running = np.minimum(lower, upper), np.maximum(lower, upper)
+        return replace(self, running=running), agreed
+
+    def interval(self, Z: Array, now: ConfidenceSet, *, refine: bool) -> tuple[Array, Array]:
+        """Bounds (n,) at any points ``Z``: the present set and the kept ones, of one kernel."""
+        return interval_of([*(entry[2] for entry in self.past), now], Z, refine=refine)
 
 
 @dataclass(frozen=True, eq=False)

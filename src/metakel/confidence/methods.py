@@ -40,7 +40,7 @@ from typing import Any, Literal, Protocol, get_args
 import numpy as np
 
 from metakel._arrays import Array, as_number, check_choice, positive
-from metakel.confidence.observations import Spectrum
+from metakel.confidence.set import Spectrum
 from metakel.errors import InputError, ShapeError
 from metakel.kernels.sum import KernelFunction, KernelSum
 from metakel.theory import (

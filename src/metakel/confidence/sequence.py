@@ -15,6 +15,7 @@ from metakel.confidence.fallback import (
     Alarm,
     AlarmEvent,
     Hypothesis,
+    Intersection,
     Knowledge,
     SequenceState,
     first_stage,
@@ -36,8 +37,13 @@ from metakel.confidence.methods import (
     negative,
     storable_center,
 )
-from metakel.confidence.observations import Batch, ObservationLog, Spectrum, no_observations
-from metakel.confidence.set import ConfidenceSet, Intersection
+from metakel.confidence.set import (
+    Batch,
+    ConfidenceSet,
+    ObservationLog,
+    Spectrum,
+    no_observations,
+)
 from metakel.errors import InputError
 from metakel.kernels.sum import KernelFunction, KernelSum, as_kernel
 

@@ -337,10 +337,6 @@ class LearnedProcess:
             dK += np.einsum("nj,kjd->nkd", left.phi, slopes.phi, optimize=True)
         return dK
 
-    def with_noise_ratio(self, noise_ratio: float) -> LearnedProcess:
-        """The same mean and kernel for a task with this share of the usual noise."""
-        return replace(self, noise_ratio=noise_ratio)
-
 
 @dataclass(frozen=True, eq=False)
 class ColdProcess:

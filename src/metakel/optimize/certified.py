@@ -17,9 +17,14 @@ from metakel._arrays import Array, as_number, positive
 from metakel._files import decode, encode
 from metakel.confidence.fallback import Alarm, AlarmEvent, everything
 from metakel.confidence.methods import Center, center_at, negative, storable_center
-from metakel.confidence.observations import Batch, Spectrum, no_observations
 from metakel.confidence.sequence import ConfidenceSequence
-from metakel.confidence.set import ConfidenceSet, closed_form_set
+from metakel.confidence.set import (
+    Batch,
+    ConfidenceSet,
+    Spectrum,
+    closed_form_set,
+    no_observations,
+)
 from metakel.errors import InputError
 from metakel.kernels.sum import KernelFunction, KernelSum, as_kernel
 from metakel.optimize.acquisition import Acquisition

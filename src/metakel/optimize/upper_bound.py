@@ -23,8 +23,14 @@ import numpy as np
 
 from metakel._arrays import Array, is_number
 from metakel.confidence.methods import Center, center_at
-from metakel.confidence.observations import Batch, Observations, Spectrum
-from metakel.confidence.set import ConfidenceSet, blocks, closed_form_set
+from metakel.confidence.set import (
+    Batch,
+    ConfidenceSet,
+    Observations,
+    Spectrum,
+    blocks,
+    closed_form_set,
+)
 from metakel.errors import InputError
 from metakel.kernels.sum import KernelSum
 from metakel.search import StartPoints

@@ -17,7 +17,7 @@ import numpy as np
 
 from metakel._arrays import Array, as_numbers, as_values, positive
 from metakel.confidence import ConfidenceSequence
-from metakel.confidence.observations import Batch, Spectrum, no_observations
+from metakel.confidence.set import Batch, Spectrum, no_observations
 from metakel.data import History, Task
 from metakel.errors import InputError
 from metakel.gp.processes import LearnedProcess, LevelAndScale
@@ -233,20 +233,18 @@ class ConfidenceBand:
             delta_learning=delta / 2,
             norm_of="kernel",
             full=kernel,
+            center=calibration.center,
         )
 
     def tell(self, configurations: Any, values: Sequence[float]) -> None:
         """Take in measured values."""
         X = self.space.encode(configurations)
         y = as_values(values, len(X), "tell")
-        self.sequence.tell(X, self.scale.to_model(y) - self.calibration.center(X))
+        self.sequence.tell(X, self.scale.to_model(y))
 
     def interval(self, configurations: Any) -> tuple[Array, Array]:
         """Lower and upper ends, in units of the output and within its range."""
-        X = self.space.encode(configurations)
-        center = self.calibration.center(X)
-        lower, upper = (end + center for end in self.sequence.interval(X))
-        ends = self.scale.interval(lower, upper)
+        ends = self.scale.interval(*self.sequence.interval(self.space.encode(configurations)))
         return np.clip(ends[0], *self.output_range), np.clip(ends[1], *self.output_range)
 
     def __repr__(self) -> str:

@@ -375,14 +375,11 @@ def spoiling_note(tasks: StandardizedTasks, space: Space, held: HeldOut, *, mean
             return ""
         left_out, score = [*left_out, best], tried[best].log_score
         if score >= NEEDED_LOG_SCORE:
-            names = left_out
-            it, no, them = (
-                ("it is", "setting", "it") if len(names) == 1 else ("they are", "settings", "them")
-            )
+            several = "if they are no settings, leave them out"
+            remedy = several if len(left_out) > 1 else "if it is no setting, leave it out"
             return (
-                f"without {' and '.join(names)} the held-out check passes, with {score:+.2f} nats; "
-                f"if {it} no {no}, leave {them} out: exclude={names}, or --exclude "
-                f"{typed_list(tuple(names))}"
+                f"without {' and '.join(left_out)} the held-out check passes, with {score:+.2f} "
+                f"nats; {remedy}: exclude={left_out}, or --exclude {typed_list(tuple(left_out))}"
             )
     return ""
 

@@ -195,15 +195,11 @@ class Prior:
 
     def renamed(self, names: Mapping[str, str]) -> Prior:
         """The same prior with other names of parameters, by their names here."""
-        space = self.space.renamed(names)
-        best = self.best_runs
+        space, best = self.space.renamed(names), self.best_runs
+        best = best and replace(best, points=tuple(space.decode(best.X)))
         first = tuple({names.get(n, n): v for n, v in x.items()} for x in self.info.tried_first)
-        return replace(
-            self,
-            space=space,
-            best_runs=best and replace(best, points=tuple(space.decode(best.X))),
-            info=replace(self.info, tried_first=first),
-        )
+        info = replace(self.info, tried_first=first)
+        return replace(self, space=space, best_runs=best, info=info)
 
     @property
     def portfolio(self) -> Array:
@@ -231,7 +227,7 @@ class Prior:
         parts = [(self._learned, self.heldout.noise_ratio, own)]
         if other is not None:
             parts.append((other.task_gp, other.noise_ratio, other.weight))
-        learned = tuple(gp.with_noise_ratio(ratio) for gp, *_ in parts for ratio in NOISE_RATIOS)
+        learned = tuple(replace(gp, noise_ratio=r) for gp, *_ in parts for r in NOISE_RATIOS)
         warm = 1 - cold_weight
         weights = tuple(warm * share * weight for _, ratios, share in parts for weight in ratios)
         if cold_weight == 0:

@@ -32,7 +32,6 @@ from metakel.kernels.nystrom import spread_rows
 from metakel.optimize import Mixture, Optimizer, Trial
 from metakel.optimize.optimizer import rehearse
 from metakel.optimize.replays import Basis, RegretCalibration, RegretScores
-from metakel.optimize.task_prior import TaskPrior
 from metakel.priors.standardize import winsorize
 from metakel.search import Domain, SearchSpace, candidates
 from metakel.search.domain import distinct_points
@@ -309,19 +308,8 @@ def _replay(
 def replayed_model(prior: Prior, horizon: int) -> Mixture:
     """The model of a prior, which keeps the shapes."""
     empty = RegretScores(np.empty(0), np.empty(0), "folds", horizon)
-    processes, weights = prior.task_processes
-    return Mixture.of(
-        TaskPrior(
-            processes,
-            weights,
-            prior.model,
-            prior.space.d0,
-            refits=not prior.helps,
-            regret=RegretCalibration(empty, empty, 1.0),
-            success=prior.success,
-            portfolio=prior.portfolio,
-        )
-    )
+    rule = prior.task_model().prior
+    return Mixture.of(replace(rule, regret=RegretCalibration(empty, empty, 1.0)))
 
 
 def _calibrating(history: History) -> list[int]:
