@@ -21,7 +21,7 @@ from metakel.kernels import KernelSum, squared_exponential
 from metakel.optimize import GPUCB, FixedWidth
 from metakel.optimize.optimizer import rehearse
 from metakel.priors import Prior, learn_prior
-from metakel.priors.info import random_regret
+from metakel.priors.regret_calibration import random_regret
 from metakel.report import replay_run, write_report
 from metakel.search import candidates
 from metakel.tuner import Tuner

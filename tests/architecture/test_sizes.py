@@ -77,7 +77,7 @@ def test_no_class_has_more_than_fifteen_attributes():
 
 def test_nobody_asks_a_model_a_process_or_a_certificate_for_its_class():
     """They answer; a domain is looked at where a user gives it."""
-    ours = "Model Mixture CertifiedModel SafeModel LearnedProcess ColdProcess ExtendedProcess Box"
+    ours = "Model Mixture CertifiedModel SafeModel LearnedProcess ColdProcess WidenedProcess Box"
     ours += " Finite CandidateTable Certificate RegretScores RegretCalibration FixedWidth Factor"
     asked = [
         f"{where}: {ast.unparse(node)}"

@@ -148,6 +148,6 @@ def test_sets_that_are_disjoint_in_time_ring_too():
 def test_fallbacks_widen_step_by_step_with_the_certified_norms():
     kernel = KernelSum.uniform(BASE, active=[1, 2], weight=0.25)
     sequence = ConfidenceSequence(kernel, noise_std=1, norm_bound=3.0)
-    ladder = hypotheses(sequence.options, kernel, sequence.full)
+    ladder, _ = hypotheses(sequence.options, kernel, sequence.full)
     assert_allclose([h.norm_bound for h in ladder], [3.0 / sqrt(0.25), 3.0, np.inf])
     assert [len(h.kernel.active) for h in ladder] == [2, 20, 20]

@@ -35,17 +35,22 @@ def test_evidence_is_the_gaussian_marginal_without_its_constant():
         assert_allclose(found[i], expected, rtol=1e-10)
 
 
+def equally(*evidences):
+    """Kernels and scales of equal weights."""
+    return [(e, log_weights(len(e), 0, 0.0), 1 / len(evidences)) for e in evidences]
+
+
 def test_one_scale_gives_the_closed_form():
     evidence = np.array([-3.2])
-    assert_allclose(squared_radius(log_mixture([evidence]), 0.1), 6.4 + 2 * log(10))
+    assert_allclose(squared_radius(log_mixture(equally(evidence)), 0.1), 6.4 + 2 * log(10))
 
 
 def test_not_knowing_the_kernel_costs_at_most_two_log_two():
     rng = np.random.default_rng(1)
     own, other = rng.normal(size=8), rng.normal(size=8) - 5
     alone, both = (
-        squared_radius(log_mixture([own]), 0.1),
-        squared_radius(log_mixture([own, other]), 0.1),
+        squared_radius(log_mixture(equally(own)), 0.1),
+        squared_radius(log_mixture(equally(own, other)), 0.1),
     )
     assert alone < both <= alone + 2 * log(2)
 
@@ -90,7 +95,7 @@ def test_the_fit_of_f_exceeds_the_radius_in_at_most_delta_of_the_runs_at_any_tim
         scales,
     )
     expected = 2 * log(1 / delta) + truth[0, -1] - 2 * np.log(mixed[0, -1])
-    assert_allclose(squared_radius(log_mixture([evidence]), delta), expected, rtol=1e-9)
+    assert_allclose(squared_radius(log_mixture(equally(evidence)), delta), expected, rtol=1e-9)
 
 
 WEIGHT = DMM().noise_weight

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from metakel.confidence.observations import Batch, no_observations
+from metakel.confidence.set import Batch, no_observations
 from metakel.gp import posterior
 from metakel.kernels import KernelSum, legendre, squared_exponential
 

@@ -8,10 +8,11 @@ from numpy.testing import assert_allclose
 
 from metakel.confidence import ConfidenceSequence
 from metakel.confidence.methods import scales_below
-from metakel.confidence.observations import Batch, no_observations
 from metakel.confidence.set import (
+    Batch,
     dual_set,
     free_squared_radius,
+    no_observations,
     smallest_squared_radius,
     squared_radii,
 )

@@ -35,8 +35,12 @@ def process(request, prior):
     return prior.task_processes[0][0 if request.param == "learned" else -1]
 
 
+def widened(process, d_new):
+    return process.widened(d_new, np.eye(2 + d_new), ())
+
+
 def test_points_that_differ_in_new_inputs_only_have_the_same_mean(prior):
-    process = prior.task_processes[0][0].with_new_inputs(2)
+    process = widened(prior.task_processes[0][0], 2)
     Z = RNG.uniform(-1, 1, (5, 4))
     other = Z.copy()
     other[:, 2:] = RNG.uniform(-1, 1, (5, 2))
@@ -48,7 +52,7 @@ def test_where_new_inputs_do_not_move_the_past_is_as_it_was(prior):
     """Up to the effect of the new inputs, which is the same or nearly so everywhere."""
     learned = prior.task_processes[0][0]
     X, far = RNG.uniform(-1, 1, (6, 2)), np.full((6, 1), 60.0)
-    extended = learned.with_new_inputs(1)
+    extended = widened(learned, 1)
     here, away = (extended.prepare(np.hstack([X, u])) for u in (np.zeros((6, 1)), far))
     past = learned.gram(learned.prepare(X), learned.prepare(X))
     assert_allclose(extended.gram(here, away), past, atol=1e-9)
@@ -58,7 +62,7 @@ def test_where_new_inputs_do_not_move_the_past_is_as_it_was(prior):
 
 
 def test_the_kernel_is_positive_semidefinite_and_its_diagonal_is_stated(process):
-    extended = process.with_new_inputs(2)
+    extended = widened(process, 2)
     points = extended.prepare(RNG.uniform(-1, 1, (40, 4)))
     K = extended.gram(points, points)
     assert_allclose(K, K.T, atol=1e-12)
@@ -67,7 +71,7 @@ def test_the_kernel_is_positive_semidefinite_and_its_diagonal_is_stated(process)
 
 
 def test_derivatives_are_those_of_finite_differences(process):
-    extended, step = process.with_new_inputs(2), 1e-6
+    extended, step = widened(process, 2), 1e-6
     X, Z = RNG.uniform(-1, 1, (3, 4)), RNG.uniform(-1, 1, (4, 4))
     left, points = extended.prepare(X), extended.prepare(Z)
     slopes = extended.derivatives(points, Z)

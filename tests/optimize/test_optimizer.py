@@ -50,8 +50,7 @@ def test_fixed_nu_is_the_posterior_mean_plus_nu_deviations():
         upper = post.mean(LINE.X) + factor * post.std(LINE.X)
         chosen = LINE.index(game.ask()[None])[0]
         assert upper[chosen] >= upper.max() - 1e-8 * np.ptp(upper)
-        found = game.model.posterior(game.model.outcomes)
-        assert_allclose(found.mean(LINE.X), post.mean(LINE.X), atol=1e-9)
+        assert_allclose(game.predict(LINE.X)[0], post.mean(LINE.X), atol=1e-9)
 
 
 def test_a_schedule_is_checked_when_it_is_used():
@@ -261,7 +260,7 @@ def test_after_an_alarm_it_asks_with_all_base_kernels():
     game.tell(LINE.X[::20], full.f(LINE.X[::20]))
     play(game, full, 20)
     assert game.model.sequence.alarm is not None
-    assert game.model.posterior(game.model.outcomes).kernel.dim == 8
+    assert game.model.sequence.hypothesis.kernel.dim == 8
     best = full.f(LINE.X).max()
     assert best - full.f(game.best().x)[0] <= game.certificate().regret
     assert game.certificate().regret < 1

@@ -9,8 +9,7 @@ from numpy.testing import assert_allclose
 from scipy.stats import binom
 
 from metakel import KernelSum
-from metakel.confidence.observations import Batch, no_observations
-from metakel.confidence.set import smallest_squared_radius
+from metakel.confidence.set import Batch, no_observations, smallest_squared_radius
 from metakel.errors import InputError
 from metakel.kernels import legendre
 from metakel.priors.confidence import Calibration, needed_norms, smallest_norm

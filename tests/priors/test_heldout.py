@@ -8,10 +8,11 @@ from histories import simulate
 from numpy.testing import assert_allclose
 
 from metakel.data import History, Task
-from metakel.priors.heldout import RESIDUAL_WEIGHTS, hold_out
 from metakel.priors.principal import (
     LAM_RATIOS,
+    RESIDUAL_WEIGHTS,
     featurize,
+    hold_out,
     moments,
     principal_functions,
 )

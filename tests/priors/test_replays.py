@@ -9,7 +9,7 @@ from histories import simulate
 from metakel import learn_prior
 from metakel.errors import ShapeError
 from metakel.priors import Replays
-from metakel.priors.info import EVALUATIONS
+from metakel.priors.regret_calibration import EVALUATIONS
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import metakel.priors.learn as learning
 from metakel import datasets, learn_prior
 from metakel.data import History, Task
 from metakel.optimize.optimizer import Optimizer
-from metakel.priors.heldout import core
+from metakel.priors.principal import core
 from metakel.search import candidates
 
 

@@ -12,7 +12,7 @@ from histories import simulate
 from metakel import learn_prior, library
 from metakel.data import History, Task
 from metakel.errors import InputError
-from metakel.priors.info import Beside
+from metakel.priors.prior import Beside
 
 
 @pytest.fixture(scope="module")

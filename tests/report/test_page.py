@@ -22,7 +22,7 @@ from chromium import browser, chromium
 from metakel import History, Prior, learn_prior
 from metakel.charts import number, short
 from metakel.optimize import Certificate
-from metakel.priors.info import random_regret
+from metakel.priors.regret_calibration import random_regret
 from metakel.priors.summary import promise
 from metakel.report import RunReplay, replay_journal, replay_run, write_report
 from metakel.report.run import as_csv

@@ -13,7 +13,7 @@ import pytest
 from tuning_history import table
 
 from metakel import History, InputError, Prior, learn_prior
-from metakel.priors.info import Beside
+from metakel.priors.prior import Beside
 from metakel.tuner import Tuner
 
 HERE = Path(__file__).parent

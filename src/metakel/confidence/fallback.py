@@ -25,18 +25,17 @@ from metakel.confidence.methods import (
     regularizer_and_nu,
     squared_radius,
 )
-from metakel.confidence.observations import (
+from metakel.confidence.set import (
+    ROUNDING,
     Batch,
+    ConfidenceSet,
     ObservationLog,
     Observations,
     Spectrum,
-    no_observations,
-)
-from metakel.confidence.set import (
-    ROUNDING,
-    ConfidenceSet,
     closed_form_set,
     dual_set,
+    interval_of,
+    no_observations,
     smallest_squared_radius,
 )
 from metakel.errors import InputError, MetaKelError
@@ -81,6 +80,20 @@ class Hypothesis:
     scales: Array  # (S + W,) the same, and scales above the norm bound, for the alarm
     log_weights: Array  # (S + W,) logarithms of their weights
     share: float  # weight of the kernel in the mixture
+
+    @classmethod
+    def of(
+        cls,
+        options: ConfidenceOptions,
+        kernel: KernelSum,
+        norm_bound: float,
+        own: Array,
+        share: float,
+    ) -> Hypothesis:
+        """With the scales (S,) for this kernel, and those above the norm bound."""
+        beyond = misspecification_scales(options, kernel, own)
+        weights = log_weights(len(own), len(beyond), options.dual.misspecification_weight)
+        return cls(kernel, norm_bound, own, np.concatenate([own, beyond]), weights, share)
 
     def __str__(self) -> str:
         norm = f"norm at most {self.norm_bound:.4g}" if np.isfinite(self.norm_bound) else "any norm"
@@ -146,63 +159,41 @@ def first_stage(options: ConfidenceOptions, kernel: KernelSum, wider: KernelSum 
 
 def hypotheses(
     options: ConfidenceOptions, kernel: KernelSum, wider: KernelSum | None
-) -> list[Hypothesis]:
-    """The first hypothesis and its fallbacks, each of which contains the one before it.
+) -> tuple[list[Hypothesis], list[Hypothesis]]:
+    """The first hypothesis and its fallbacks, and one hypothesis for every kernel of the mixture.
 
-    The given kernel with its norm bound, then the wider one with its own, then that with any norm.
-    Kernels without features fit everything with any norm, so their norm bound is doubled instead,
-    up to 20 times. All use the same radius R_t of the mixture, which assumes nothing about f, so
-    that falling back costs no probability (Theorem 11 of ``docs/theory.md``).
+    Each fallback contains the one before it: the given kernel with its norm bound, then the wider
+    one with its own, then that with any norm. Kernels without features fit everything with any
+    norm, so their norm bound is doubled instead, up to 20 times. All use the same radius R_t of the
+    mixture, which assumes nothing about f, so that falling back costs no probability (Theorem 11 of
+    ``docs/theory.md``).
+
+    In the mixture are the first kernel, the wider one, and neighbours: the first with one base
+    kernel more (``watch_kernels``). A base kernel that is in it with a small weight counts as
+    missing, too; it gets the largest one. Neighbours are there for the alarm, and are no fallbacks:
+    that one of them fits best does not mean that f has no other part.
     """
-    bound = options.norm_at(0)
+    bound, eta = options.norm_at(0), kernel.eta
     first = certified_norm(options, kernel, bound)
     scales = norm_scales(options, kernel, first)
-    watched = options.dual.watch_kernels and (kernel.eta < kernel.eta.max(initial=0)).any()
-    taken = WATCHED if watched else 0.0  # by the neighbours of `mixture`
+    watched = options.dual.watch_kernels & (eta < eta.max(initial=0))
+    taken = WATCHED if watched.any() else 0.0  # by the neighbours
     own = 1 - taken if wider is None else 0.5
-    ladder = [_hypothesis(options, kernel, first, scales, own)]
+    ladder = [Hypothesis.of(options, kernel, first, scales, own)]
     if wider is not None:
         ratio = _norm_ratio(options, kernel, wider)
-        bounds = first * ratio, scales * ratio
-        ladder.append(_hypothesis(options, wider, *bounds, 0.5 - taken))
+        ladder.append(Hypothesis.of(options, wider, first * ratio, scales * ratio, 0.5 - taken))
+    members, share = list(ladder), WATCHED / max(int(watched.sum()), 1)
+    for j in np.flatnonzero(watched):
+        weights = np.where(np.arange(len(eta)) == j, eta.max(), eta)
+        members.append(replace(ladder[0], kernel=KernelSum(kernel.base, weights), share=share))
     last = ladder[-1]
-    if np.isfinite(bound) and last.kernel.finite:
-        ladder.append(replace(last, norm_bound=np.inf))
-    elif not last.kernel.finite:
+    if not last.kernel.finite:
         larger = last.norm_bound * np.exp2(np.arange(1, DOUBLINGS + 1, dtype=np.float64))
         ladder += [replace(last, norm_bound=float(b)) for b in larger]
-    return ladder
-
-
-def mixture(
-    options: ConfidenceOptions, ladder: Sequence[Hypothesis], *, wider: bool
-) -> list[Hypothesis]:
-    """One hypothesis for every kernel of the mixture: the first, the ``wider`` one, and neighbours.
-
-    Neighbours are the first kernel with one base kernel more (``watch_kernels``). A base kernel
-    that is in it with a small weight counts as missing, too; it gets the largest one. They are
-    there for the alarm, and are no fallbacks: that one of them fits best does not mean that f has
-    no other part.
-    """
-    first = ladder[0]
-    members, eta = list(ladder[: 1 + wider]), first.kernel.eta
-    missing = (
-        np.flatnonzero(eta < eta.max(initial=0)) if options.dual.watch_kernels else np.empty(0, int)
-    )
-    for j in missing:
-        weights = np.where(np.arange(len(eta)) == j, eta.max(), eta)
-        kernel, share = KernelSum(first.kernel.base, weights), WATCHED / len(missing)
-        members.append(replace(first, kernel=kernel, share=share))
-    return members
-
-
-def _hypothesis(
-    options: ConfidenceOptions, kernel: KernelSum, norm_bound: float, own: Array, share: float
-) -> Hypothesis:
-    beyond = misspecification_scales(options, kernel, own)
-    weights = log_weights(len(own), len(beyond), options.dual.misspecification_weight)
-    scales = np.concatenate([own, beyond])
-    return Hypothesis(kernel, norm_bound, own, scales, weights, share)
+    elif isfinite(bound):
+        ladder.append(replace(last, norm_bound=inf))
+    return ladder, members
 
 
 def _norm_ratio(options: ConfidenceOptions, kernel: KernelSum, full: KernelSum) -> float:
@@ -234,7 +225,7 @@ class SequenceState:
 
     options: ConfidenceOptions
     hypotheses: Sequence[Hypothesis]  # from narrow to wide
-    mixture: Sequence[Hypothesis]  # one for every kernel of the mixture, as `mixture` gives them
+    mixture: Sequence[Hypothesis]  # one for every kernel of the mixture
     observations: tuple[Observations, ...]  # the same data for every kernel of the mixture
     stage: int  # index of the hypothesis that is assumed; one past the last for none
     log: ObservationLog = field(default_factory=ObservationLog)
@@ -256,34 +247,31 @@ class SequenceState:
         options, assumed = self.options, self.hypothesis
         if options.name != "dmm":
             return self._closed_form()
-        spectra, evidences = {}, []
-        for i, (data, member) in enumerate(zip(self.observations, self.mixture, strict=True)):
+        own, evidence, parts = None, np.zeros(0), []
+        for data, member in zip(self.observations, self.mixture, strict=True):
             if assumed is not None and data.kernel is assumed.kernel:
-                spectra[i] = data.spectrum()
-                eigen = spectra[i].eigen
+                own = data.spectrum()
+                found = evidence = log_evidence(*own.eigen, member.scales)
             else:
-                eigen = data.eigen(float(member.scales.max()))
-            evidences.append(log_evidence(*eigen, member.scales))
-        weights = [member.log_weights for member in self.mixture]
-        shares = [member.share for member in self.mixture]
-        mixed = log_mixture(evidences, weights, shares)
+                found = log_evidence(*data.eigen(float(member.scales.max())), member.scales)
+            parts.append((found, member.log_weights, member.share))
+        mixed = log_mixture(parts)
         radius = squared_radius(
             mixed, options.delta_deciding, t=self.log.t, noise_weight=options.dual.noise_weight
         )
         root = sqrt(max(radius, 0.0))
-        if assumed is None:
+        if assumed is None or own is None:
             nothing = no_observations(self.hypotheses[-1].kernel).spectrum()
             free = dual_set(nothing, squared_radius=radius, norm_bound=inf, norm_scales=np.ones(1))
             return BuiltSet(free, False, root, 1.0, mixed)
-        own = min(spectra)
         # The scale with the largest evidence among those that the norm bound allows.
         allowed = assumed.scales <= max(assumed.norm_bound, float(assumed.norm_scales.max()))
-        scale = float(assumed.scales[allowed][int(np.argmax(evidences[own][allowed]))])
+        scale = float(assumed.scales[allowed][int(np.argmax(evidence[allowed]))])
         # R_t bounds the distance of f from the values. That of a function within the slack of f is
         # larger by at most slack / noise_std for every value.
         if options.slack:
             radius = (root + options.slack * sqrt(self.log.precision)) ** 2
-        return BuiltSet(*self._dual(assumed, spectra[own], radius), root, scale**-2.0, mixed)
+        return BuiltSet(*self._dual(assumed, own, radius), root, scale**-2.0, mixed)
 
     def _closed_form(self) -> BuiltSet:
         spectrum, bound = self.observations[0].spectrum(), self.hypotheses[0].norm_bound
@@ -314,3 +302,77 @@ class SequenceState:
         scales = assumed.norm_scales
         found = dual_set(spectrum, squared_radius=radius, norm_bound=bound, norm_scales=scales)
         return found, empty
+
+
+@dataclass(frozen=True, eq=False)
+class Intersection:
+    """What is kept of earlier sets, which hold at all times together.
+
+    On a finite domain that is fixed in advance the intersection is exact. At arbitrary points all
+    past sets would have to be kept, so it is over a few of them; any choice of times is valid.
+    """
+
+    points: Array | None  # (n, d0) the finite domain
+    remember: int  # at most how many past sets are kept
+    # Largest lower and smallest upper bound so far at ``points``, (n,) each.
+    running: tuple[Array, Array] | None = None
+    # (time, is it a milestone, set): of the previous call, and of the first to reach a power of 2.
+    past: tuple[tuple[int, bool, ConfidenceSet], ...] = ()
+
+    def keeping(self, log: ObservationLog, past: ConfidenceSet) -> Intersection:
+        """With the set after all observations of the log."""
+        before = log.t - len(log.batches[-1].y)  # observations before the last call
+        milestone = log.t.bit_length() > before.bit_length()
+        entries = (*(entry for entry in self.past if entry[1]), (log.t, milestone, past))
+        return replace(self, past=entries[-self.remember :] if self.remember else ())
+
+    def forgetting(self) -> Intersection:
+        """Without earlier sets, because an assumption behind them failed."""
+        return replace(self, running=None, past=())
+
+    def narrowed(self, now: ConfidenceSet) -> tuple[Intersection, bool]:
+        """With the present set at ``points``; False if no value is left at one of them."""
+        if self.points is None:
+            return self, True
+        lower, upper = now.interval(self.points, refine=False)
+        if self.running is not None:
+            lower = np.maximum(lower, self.running[0])
+            upper = np.minimum(upper, self.running[1])
+        agreed = not (lower > upper + ROUNDING * (1 + np.abs(lower) + np.abs(upper))).any()
+        running = np.minimum(lower, upper), np.maximum(lower, upper)
+        return replace(self, running=running), agreed
+
+    def interval(self, Z: Array, now: ConfidenceSet, *, refine: bool) -> tuple[Array, Array]:
+        """Bounds (n,) at any points ``Z``: the present set and the kept ones, of one kernel."""
+        return interval_of([*(entry[2] for entry in self.past), now], Z, refine=refine)
+
+
+@dataclass(frozen=True, eq=False)
+class Knowledge:
+    """What a sequence knows at one time: its state, the sets that are kept, and its alarms."""
+
+    state: SequenceState
+    kept: Intersection
+    alarms: tuple[AlarmEvent, ...] = ()
+
+    def after(self, batch: Batch, center: Array | float) -> Knowledge:
+        """With one more batch, and with an alarm where no function fits."""
+        options, earlier, alarms = self.state.options, self.kept, self.alarms
+        state = self.state.observed(batch, center)
+        if options.name != "dmm" or callable(options.norm_bound):
+            earlier = earlier.forgetting()  # closed forms and a growing B are not intersected
+        elif self.state.log.t:
+            earlier = earlier.keeping(self.state.log, self.state.now.set)
+        kept, agreed = earlier.narrowed(state.now.set)
+        while (state.now.empty or not agreed) and state.hypothesis is not None:
+            reason = f"{state.hypothesis} does not fit;"
+            if options.on_alarm == "ignore":
+                kept, _ = earlier.forgetting().narrowed(state.now.set)
+                return Knowledge(
+                    state, kept, alarms or (AlarmEvent(state.log.t, f"{reason} ignored"),)
+                )
+            state = replace(state, stage=state.stage + 1)
+            reason += f" assumed from here on: {state.hypothesis or 'nothing (check noise_std)'}"
+            alarms = (*alarms, AlarmEvent(state.log.t, reason))
+            kept, agreed = earlier.forgetting().narrowed(state.now.set)
+        return Knowledge(state, kept, alarms)

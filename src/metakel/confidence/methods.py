@@ -32,7 +32,7 @@ bounds the norm in the kernel given.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import ceil, inf, log, sqrt
 from typing import Any, Literal, Protocol, get_args
@@ -40,7 +40,7 @@ from typing import Any, Literal, Protocol, get_args
 import numpy as np
 
 from metakel._arrays import Array, as_number, check_choice, positive
-from metakel.confidence.observations import Spectrum
+from metakel.confidence.set import Spectrum
 from metakel.errors import InputError, ShapeError
 from metakel.kernels.sum import KernelFunction, KernelSum
 from metakel.theory import (
@@ -66,6 +66,13 @@ def center_at(center: Center, Z: Array) -> Array:
         bad = int(np.argmin(np.isfinite(values)))
         raise InputError(f"center is {values[bad]} at {Z[bad].tolist()}; expected finite numbers")
     return values
+
+
+def negative(center: Center | None) -> Center | None:
+    """Minus the function."""
+    if center is None:
+        return None
+    return -center if isinstance(center, KernelFunction) else lambda Z: -center(Z)
 
 
 def storable_center(center: Center | None) -> KernelFunction | None:
@@ -126,9 +133,8 @@ class DMM:
     remember: int = 4
 
     def __post_init__(self) -> None:
-        weight = as_number("misspecification_weight", self.misspecification_weight, 0, 1)
-        _set(self, "misspecification_weight", weight)
-        _set(self, "noise_weight", as_number("noise_weight", self.noise_weight, 0, 0.5))
+        for name, below in (("misspecification_weight", 1.0), ("noise_weight", 0.5)):
+            _set(self, name, as_number(name, getattr(self, name), 0, below))
         if self.norm_scales is not None:
             scales = tuple(positive("norm_scales", scale) for scale in self.norm_scales)
             if not scales:
@@ -204,13 +210,19 @@ class ConfidenceOptions:
         check_choice("norm_of", self.norm_of, get_args(NormOf))
         check_choice("on_alarm", self.on_alarm, get_args(OnAlarm))
         _set(self, "noise_std", positive("noise_std", self.noise_std))
-        for name in ("delta", "delta_learning"):
-            _set(self, name, as_number(name, getattr(self, name)))
+        for name, low in (("delta", -inf), ("delta_learning", -inf), ("slack", 0.0)):
+            _set(self, name, as_number(name, getattr(self, name), low))
         self._check_delta()
-        _set(self, "slack", as_number("slack", self.slack, 0))
         if self.slack and self.name != "dmm":
             raise InputError(f'slack is {self.slack:g}, but method is {self.name!r}; use "dmm"')
-        self._check_norm_bound()
+        if self.name != "dmm" and (self.norm_bound is None or callable(self.norm_bound)):
+            raise InputError(
+                f'method {self.name!r} needs a number as norm_bound; only "dmm" works without '
+                "one, or with one that grows over time"
+            )
+        first = self.norm_at(0)  # refused where it is no positive number
+        if not (self.norm_bound is None or callable(self.norm_bound)):
+            _set(self, "norm_bound", first)
 
     @property
     def name(self) -> MethodName:
@@ -241,17 +253,6 @@ class ConfidenceOptions:
                 f"learn_kernel(..., delta={min(self.delta, 1.0) / 2:g})"
             )
         raise InputError(found)
-
-    def _check_norm_bound(self) -> None:
-        if self.name != "dmm" and (self.norm_bound is None or callable(self.norm_bound)):
-            raise InputError(
-                f'method {self.name!r} needs a number as norm_bound; only "dmm" works without '
-                "one, or with one that grows over time"
-            )
-        if self.norm_bound is not None:
-            first = self.norm_at(0)
-            if not callable(self.norm_bound):
-                _set(self, "norm_bound", first)
 
     def check_kernel(self, kernel: KernelSum) -> None:
         """Raise if the method needs features that the kernel does not have."""
@@ -381,24 +382,12 @@ def log_weights(scales: int, misspecification_scales: int, weight: float) -> Arr
     return np.asarray(np.log(np.repeat(each, counts)))
 
 
-def log_mixture(
-    evidences: list[Array],
-    weights: list[Array] | None = None,
-    shares: Sequence[float] | None = None,
-) -> float:
+def log_mixture(parts: Iterable[tuple[Array, Array, float]]) -> float:
     """Logarithm of the mixture over kernels and scales; never positive.
 
-    Of the evidence (S,) of every kernel, logarithms of the weights of its scales (S,) and the
-    shares of the kernels, which add up to 1; by default all are equal.
+    Of every kernel: evidence (S,), logarithms of the weights of its scales (S,), and its share.
     """
-    if weights is None:
-        weights = [log_weights(len(e), 0, 0.0) for e in evidences]
-    if shares is None:
-        shares = [1 / len(evidences)] * len(evidences)
-    terms = np.concatenate(
-        [e + w + log(share) for e, w, share in zip(evidences, weights, shares, strict=True)]
-    )
-    return _log_sum(terms)
+    return _log_sum(np.concatenate([e + weights + log(share) for e, weights, share in parts]))
 
 
 def _log_sum(terms: Array) -> float:

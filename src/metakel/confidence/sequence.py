@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -15,10 +15,11 @@ from metakel.confidence.fallback import (
     Alarm,
     AlarmEvent,
     Hypothesis,
+    Intersection,
+    Knowledge,
     SequenceState,
     first_stage,
     hypotheses,
-    mixture,
     wider_kernel,
 )
 from metakel.confidence.methods import (
@@ -33,10 +34,16 @@ from metakel.confidence.methods import (
     OnAlarm,
     as_method,
     center_at,
+    negative,
     storable_center,
 )
-from metakel.confidence.observations import Batch, ObservationLog, Spectrum, no_observations
-from metakel.confidence.set import ConfidenceSet, Intersection
+from metakel.confidence.set import (
+    Batch,
+    ConfidenceSet,
+    ObservationLog,
+    Spectrum,
+    no_observations,
+)
 from metakel.errors import InputError
 from metakel.kernels.sum import KernelFunction, KernelSum, as_kernel
 
@@ -144,14 +151,16 @@ class ConfidenceSequence:
             on_alarm=on_alarm,
             slack=slack,
         )
+        self.delta, self.delta_learning = self.options.delta, self.options.delta_learning
+        self.delta_deciding = self.options.delta_deciding  # of the intervals themselves
+        self.method = self.options.name
         if not (center is None or callable(center)):
             raise InputError(f"center is {center!r}; expected a function of points (n, d0)")
         self.center = center
         self.options.check_kernel(kernel)
         self.full = wider_kernel(self.options, kernel, full)
         domain = None if points is None else kernel.base.points(points)
-        ladder = hypotheses(self.options, kernel, self.full)
-        members = mixture(self.options, ladder, wider=self.full is not None)
+        ladder, members = hypotheses(self.options, kernel, self.full)
         data = tuple(no_observations(member.kernel) for member in members)
         stage = first_stage(self.options, kernel, self.full)
         state = SequenceState(self.options, ladder, members, data, stage)
@@ -170,33 +179,13 @@ class ConfidenceSequence:
         return self._known.state.log
 
     @property
-    def delta(self) -> float:
-        """Total probability of error: `delta_learning` plus `delta_deciding`."""
-        return self.options.delta
-
-    @property
-    def delta_learning(self) -> float:
-        """The part of delta that was spent on learning the kernel."""
-        return self.options.delta_learning
-
-    @property
-    def delta_deciding(self) -> float:
-        """The probability with which the intervals themselves may fail."""
-        return self.options.delta_deciding
-
-    @property
-    def method(self) -> MethodName:
-        """How the intervals are computed."""
-        return self.options.name
-
-    @property
     def alarms(self) -> tuple[AlarmEvent, ...]:
         """All alarms; each falls back to a wider assumption."""
         return self._known.alarms
 
     @property
     def alarm(self) -> AlarmEvent | None:
-        """The last alarm, None as long as the data agree with the assumptions."""
+        """The last alarm; None as long as the data agree with the assumptions."""
         return self.alarms[-1] if self.alarms else None
 
     @property
@@ -273,7 +262,8 @@ class ConfidenceSequence:
             Noise level of these observations if it is not that of the sequence. It must not depend
             on ``y``.
         """
-        self._known, raised = self._given(X, y, noise_std)
+        given, raised = self.extended(X, y, noise_std)
+        self._known = given._known
         if raised is not None:
             raise raised
 
@@ -281,45 +271,17 @@ class ConfidenceSequence:
         self, X: ArrayLike, y: ArrayLike, noise_std: float | ArrayLike | None = None
     ) -> tuple[Self, Alarm | None]:
         """Another sequence that was told these as well, and the alarm that it raised, if any."""
-        known, raised = self._given(X, y, noise_std)
-        other = object.__new__(type(self))
-        vars(other).update(vars(self) | {"_known": known})
-        return other, raised
-
-    def _given(
-        self, X: ArrayLike, y: ArrayLike, noise_std: float | ArrayLike | None
-    ) -> tuple[Knowledge, Alarm | None]:
-        """What is known with these observations, and the alarm to raise, if any."""
-        given = self.options.noise_std if noise_std is None else noise_std
-        batch = self.told.checked(self.kernel, X, y, given)
+        level = self.options.noise_std if noise_std is None else noise_std
+        batch = self.told.checked(self.kernel, X, y, level)
         self.options.check_noise(batch.noise_std)
         if not len(batch.y):
-            return self._known, None
-        known = self._after(batch)
+            return self, None
+        known = self._known.after(batch, self._center_at(batch.X))
+        other = object.__new__(type(self))
+        vars(other).update(vars(self) | {"_known": known})
         if self.options.on_alarm != "raise" or len(known.alarms) == len(self.alarms):
-            return known, None
-        return known, Alarm(f"after {known.state.log.t} observations: {known.alarms[-1].reason}")
-
-    def _after(self, batch: Batch) -> Knowledge:
-        """What is known after one more batch: with an alarm where no function fits."""
-        earlier, alarms = self._known.kept, self.alarms
-        state = self._known.state.observed(batch, self._center_at(batch.X))
-        if self.method != "dmm" or callable(self.options.norm_bound):
-            earlier = earlier.forgetting()  # closed forms and a growing B are not intersected
-        elif self.t:
-            earlier = earlier.keeping(self.told, self.current)
-        kept, agreed = earlier.narrowed(state.now.set)
-        while (state.now.empty or not agreed) and state.hypothesis is not None:
-            reason = f"{state.hypothesis} does not fit;"
-            if self.options.on_alarm == "ignore":
-                kept, _ = earlier.forgetting().narrowed(state.now.set)
-                ignored = (AlarmEvent(state.log.t, f"{reason} ignored"),)
-                return Knowledge(state, kept, alarms or ignored)
-            state = replace(state, stage=state.stage + 1)
-            reason += f" assumed from here on: {state.hypothesis or 'nothing (check noise_std)'}"
-            alarms = (*alarms, AlarmEvent(state.log.t, reason))
-            kept, agreed = earlier.forgetting().narrowed(state.now.set)
-        return Knowledge(state, kept, alarms)
+            return other, None
+        return other, Alarm(f"after {other.t} observations: {known.alarms[-1].reason}")
 
     def interval(self, Z: ArrayLike | None = None, *, refine: bool = True) -> tuple[Array, Array]:
         """Lower and upper bounds (n,) of f at ``Z``, by default at the ``points`` of the sequence.
@@ -381,10 +343,8 @@ class ConfidenceSequence:
         delta, on_alarm : optional
             Others than those of this sequence.
         """
-        center = self.center
-        if negated and center is not None:
-            center = negative(center)
-        options = {f.name: getattr(self.options, f.name) for f in fields(self.options)}
+        center = negative(self.center) if negated else self.center
+        options = vars(self.options).copy()
         options |= {} if delta is None else {"delta": delta}
         options |= {} if on_alarm is None else {"on_alarm": on_alarm}
         full = self.full or self.kernel  # the kernel itself stands for no other one
@@ -394,13 +354,12 @@ class ConfidenceSequence:
         """Exact JSON form of assumptions, observations and state."""
         if callable(self.options.norm_bound):
             raise InputError("a norm_bound that is a function cannot be stored; store the data")
-        center = storable_center(self.center)
         kept = self._known.kept
         stored = StoredSequence(
             kernel=self.kernel,
             full=self.full,
             options=self.options,
-            center=center,
+            center=storable_center(self.center),
             points=kept.points,
             told=self.told.batches,
             stage=self._known.state.stage,
@@ -418,41 +377,27 @@ class ConfidenceSequence:
         """
         with FORMAT.load(data) as content:
             stored = decode(StoredSequence, content, f"stored {FORMAT.noun}", functions)
-            options = {f.name: getattr(stored.options, f.name) for f in fields(stored.options)}
             sequence = cls(
                 stored.kernel,
                 full=stored.full or stored.kernel,
                 center=stored.center,
                 points=stored.points,
-                **options,
+                **vars(stored.options),
             )
-            sequence._restore(stored)
+            state, kept = sequence._known.state, sequence._known.kept
+            stage, first, last = stored.stage, state.stage, len(state.hypotheses)
+            if not first <= stage <= last:
+                raise InputError(f"stored sequence is at stage {stage}; expected {first} to {last}")
+            state = replace(state, stage=stage)
+            for told in stored.told:
+                batch = state.log.checked(sequence.kernel, told.X, told.y, told.noise_std)
+                state = state.observed(batch, sequence._center_at(batch.X))
+                if state.log.t in stored.past:
+                    kept = kept.keeping(state.log, state.now.set)
+            if stored.running is not None:
+                kept = replace(kept, running=stored.running)
+            sequence._known = Knowledge(state, kept, stored.alarms)
             return sequence
-
-    def _restore(self, stored: StoredSequence) -> None:
-        """From the state before the first observation to the one that was stored."""
-        state, kept = self._known.state, self._known.kept
-        stage, first, last = stored.stage, state.stage, len(state.hypotheses)
-        if not first <= stage <= last:
-            raise InputError(f"stored sequence is at stage {stage}; expected {first} to {last}")
-        state = replace(state, stage=stage)
-        for told in stored.told:
-            batch = state.log.checked(self.kernel, told.X, told.y, told.noise_std)
-            state = state.observed(batch, self._center_at(batch.X))
-            if state.log.t in stored.past:
-                kept = kept.keeping(state.log, state.now.set)
-        if stored.running is not None:
-            kept = replace(kept, running=stored.running)
-        self._known = Knowledge(state, kept, stored.alarms)
-
-
-@dataclass(frozen=True, eq=False)
-class Knowledge:
-    """What a sequence knows at one time: its state, the sets that are kept, and its alarms."""
-
-    state: SequenceState
-    kept: Intersection
-    alarms: tuple[AlarmEvent, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -481,8 +426,3 @@ def _soft(learned: Learned, norm_bound: NormBound, norm_of: NormOf | None) -> Ke
         )
     first = norm_bound(0) if callable(norm_bound) else norm_bound
     return learned.confidence_kernel(first)
-
-
-def negative(center: Center) -> Center:
-    """Minus the function."""
-    return -center if isinstance(center, KernelFunction) else lambda Z: -center(Z)

@@ -57,8 +57,8 @@ class Prediction:
         """Of some of the processes."""
         if processes.all():
             return self
-        offset, slope, variance = (p[processes] for p in (self.offset, self.slope, self.variance))
-        return Prediction(offset, slope, variance, self.noise[processes])
+        parts = (self.offset, self.slope, self.variance, self.noise)
+        return Prediction(*(part[processes] for part in parts))
 
     def at(self, points: NDArray[np.intp]) -> Prediction:
         """At some of the points."""
@@ -480,24 +480,15 @@ class CrossPosterior:
 
     def whiten(self, points: Sequence[PointCache]) -> Array:
         """(P, t, n) matrices L^{-1} k(X, Z) for points that each family has prepared."""
-        return self._solve(self._covariances(points))
-
-    def _covariances(self, points: Sequence[PointCache]) -> list[Array]:
-        """(t, n) of each family: observed points, and the function at ``points``."""
-        found = []
-        for kernel, seen, others in zip(self._kernels, self._seen, points, strict=True):
-            if seen is None:
-                found.append(np.empty((0, len(others.mean))))
-            else:
-                found.append(kernel.gram(seen, others))
-                found[-1] += self.task.level_variance
-        return found
-
-    def _solve(self, K: Sequence[Array]) -> Array:
-        V = np.empty((len(self._L), *K[0].shape))
-        if self.t:
-            for i, family in enumerate(self._family):
-                V[i] = _solve_lower(self._L[i], K[family])
+        V = np.empty((len(self._L), self.t, len(points[0].mean)))
+        for f, (kernel, seen, others) in enumerate(
+            zip(self._kernels, self._seen, points, strict=True)
+        ):
+            if seen is not None:
+                K = kernel.gram(seen, others)
+                K += self.task.level_variance
+                for i in np.flatnonzero(self._family == f):
+                    V[i] = _solve_lower(self._L[i], K)
         return V
 
     def _predict(self, points: Sequence[PointCache], V: Array) -> Prediction:

@@ -54,10 +54,19 @@ def posterior(
         rounding errors are amplified where values at (nearly) the same point contradict each
         other; a warning says so.
     """
-    _check_kernel(kernel)
+    if not (callable(kernel) and hasattr(kernel, "diag")):
+        found = type(kernel).__name__
+        remedy = f"{found}.kernel" if hasattr(kernel, "kernel") else "KernelSum.uniform(base), say"
+        raise InputError(f"posterior: kernel is a {found}; expected a kernel: {remedy}")
     points = as_points(X, "posterior")
     values = as_values(y, len(points), "posterior")
-    noise = _noise_vector(noise_var, len(points))
+    noise = one_each("posterior: noise_var", noise_var, len(points))
+    wrong = ~(np.isfinite(noise) & (noise > 0))
+    if wrong.any():
+        raise InputError(
+            f"posterior: noise_var holds {noise[wrong][0]}; expected positive numbers (for "
+            "noiseless values, something small such as 1e-10)"
+        )
     noise_std = np.sqrt(noise)
     r = values / noise_std
     mapped = _with_features(kernel)
@@ -65,13 +74,15 @@ def posterior(
     variances = kernel.diag(points) if F is None else np.einsum("td,td->t", F, F) * noise
     if F is not None and (F.shape[1] <= len(F) or TINY * (variances / noise).max(initial=0) > 1):
         feature_form = True
-        factor, weights = _regression(F, r)
-        rounding = _rounding_of_regression(F, r, factor, weights)
+        factor, weights, rounding = _regression(F, r)
         rounding *= np.sqrt(variances.max(initial=0))
     else:
         feature_form = False
-        factor = _factor_of_gram(kernel, points, noise_std) if F is None else _factor_of_rows(F)
-        weights = _solve(factor, _solve_transposed(factor, r)) / noise_std
+        if F is None:
+            factor = _factor_of_gram(kernel, points, noise_std)
+        else:  # R'R = I + F F'
+            factor = _triangular(np.concatenate([F.T, np.eye(len(F))]))
+        weights = _solve(factor, _solve(factor, r, transposed=True)) / noise_std
         # Large weights of both signs cancel in the mean, their rounding errors do not.
         rounding = EPS * float(np.linalg.norm(weights)) * variances.max(initial=0)
     _warn_if_inaccurate(rounding, values, noise)
@@ -171,16 +182,16 @@ class Posterior:
             return None
         Phi = mapped.features(Z)
         if self.feature_form:
-            return _solve_transposed(self.factor, Phi.T).T
+            return _solve(self.factor, Phi.T, transposed=True).T
         F = mapped.features(self.X) / np.sqrt(self.noise_var)[:, None]
         # The variance is the minimum over a of ||phi - F'a||^2 + ||a||^2, at (I + K)a = F phi.
-        a = _solve(self.factor, _solve_transposed(self.factor, F @ Phi.T)).T  # (k, t)
+        a = _solve(self.factor, _solve(self.factor, F @ Phi.T, transposed=True)).T  # (k, t)
         return np.concatenate([Phi - a @ F, a], axis=1)
 
     def _explained(self, Z: ArrayLike) -> Array:
         """(t, k) matrix S; the observations reduce the prior covariance by S'S."""
         cross = self.kernel(self.X, Z) / np.sqrt(self.noise_var)[:, None]
-        return _solve_transposed(self.factor, cross)
+        return _solve(self.factor, cross, transposed=True)
 
 
 def _with_features(kernel: Kernel) -> KernelSum | None:
@@ -188,30 +199,18 @@ def _with_features(kernel: Kernel) -> KernelSum | None:
     return kernel if isinstance(kernel, KernelSum) and kernel.finite else None
 
 
-def _regression(F: Array, r: Array) -> tuple[Array, Array]:
-    """Factor R'R = I + F'F and ridge regression weights (I + F'F)^{-1} F'r."""
-    t, d = F.shape
+def _regression(F: Array, r: Array) -> tuple[Array, Array, float]:
+    """Factor R'R = I + F'F, ridge regression weights (I + F'F)^{-1} F'r, and their error."""
+    d = F.shape[1]
+    if not d:
+        return np.zeros((0, 0)), np.zeros(0), 0.0
     # One orthogonal reduction of [F r; I 0], which does not square F.
-    stacked = np.zeros((t + d, d + 1))
-    stacked[:t, :d] = F
-    stacked[:t, d] = r
-    stacked[t + np.arange(d), np.arange(d)] = 1
-    reduced = _triangular(stacked)
+    reduced = _triangular(np.block([[F, r[:, None]], [np.eye(d), np.zeros((d, 1))]]))
     factor = reduced[:d, :d]
-    return factor, _solve(factor, reduced[:d, d]) if d else np.zeros(0)
-
-
-def _rounding_of_regression(F: Array, r: Array, factor: Array, weights: Array) -> float:
-    """Rounding error of the weights: the residual times the squared condition of R."""
-    if not len(weights):
-        return 0.0
-    sizes = np.abs(np.diag(factor))
-    return float(EPS * np.linalg.norm(r - F @ weights) * sizes.max() / sizes.min() ** 2)
-
-
-def _factor_of_rows(F: Array) -> Array:
-    """Factor R'R = I + F F'."""
-    return _triangular(np.concatenate([F.T, np.eye(len(F))]))
+    weights, sizes = _solve(factor, reduced[:d, d]), np.abs(np.diag(factor))
+    # The residual times the squared condition of R.
+    error = EPS * np.linalg.norm(r - F @ weights) * sizes.max() / sizes.min() ** 2
+    return factor, weights, float(error)
 
 
 def _factor_of_gram(kernel: Kernel, X: Array, noise_std: Array) -> Array:
@@ -247,14 +246,6 @@ def _raise_indefinite(kernel: Kernel, X: Array) -> None:
     )
 
 
-def _check_kernel(kernel: object) -> None:
-    if callable(kernel) and hasattr(kernel, "diag"):
-        return
-    found = type(kernel).__name__
-    remedy = f"{found}.kernel" if hasattr(kernel, "kernel") else "KernelSum.uniform(base), say"
-    raise InputError(f"posterior: kernel is a {found}; expected a kernel: {remedy}")
-
-
 def _warn_if_inaccurate(rounding: float, residuals: Array, noise: Array) -> None:
     """Warn where rounding moves the mean by more than 0.1 % of the largest residual."""
     largest = np.abs(residuals).max(initial=0)
@@ -273,26 +264,11 @@ def _triangular(rows: Array) -> Array:
     return np.asarray(np.linalg.qr(rows, mode="r"))
 
 
-def _solve(factor: Array, right: Array) -> Array:
+def _solve(factor: Array, right: Array, *, transposed: bool = False) -> Array:
     from scipy.linalg import solve_triangular  # a quarter of a second to import
 
-    return np.asarray(solve_triangular(factor, right, check_finite=False))
-
-
-def _solve_transposed(factor: Array, right: Array) -> Array:
-    from scipy.linalg import solve_triangular
-
-    return np.asarray(solve_triangular(factor, right, trans="T", check_finite=False))
-
-
-def _noise_vector(noise_var: float | ArrayLike, t: int) -> Array:
-    noise = one_each("posterior: noise_var", noise_var, t)
-    if not (np.isfinite(noise).all() and (noise > 0).all()):
-        raise InputError(
-            f"posterior: noise_var holds {noise[~(np.isfinite(noise) & (noise > 0))][0]}; expected "
-            "positive numbers (for noiseless values, something small such as 1e-10)"
-        )
-    return noise
+    found = solve_triangular(factor, right, trans="T" if transposed else "N", check_finite=False)
+    return np.asarray(found)
 
 
 LOG_2PI = log(2 * pi)
@@ -304,7 +280,7 @@ LENGTH_SD, SIGNAL_SD, NOISE_SD = 1.6, 0.7, 2.5
 # A longer log length scale than the typical one by more than this would make a parameter a straight
 # line over its whole range, also in the residual: a search would sit on an edge and learn nothing.
 LONGEST = 1.5
-SMALLEST_NOISE, LARGEST_NOISE = 1e-4, 1.0
+SIGNALS, NOISES = (0.05, 20.0), (1e-4, 1.0)
 LEVEL_VARIANCE = 0.1
 STEPS = 15
 NOT_POSITIVE_DEFINITE = 1e25  # objective where rounding leaves no Cholesky factor
@@ -369,11 +345,8 @@ def fit_matern52(X: Sequence[Array], z: Sequence[Array]) -> Matern52ARD:
         off = (theta - center) / spread
         return value + float(off @ off) / 2, slope + off / spread
 
-    bounds = [
-        *[(c - 3.5, c + LONGEST) for c in center[:d0]],
-        (log(0.05), log(20.0)),
-        (log(SMALLEST_NOISE), log(LARGEST_NOISE)),
-    ]
+    bounds = [(c - 3.5, c + LONGEST) for c in center[:d0]]
+    bounds += [(log(low), log(high)) for low, high in (SIGNALS, NOISES)]
     start = center.copy()
     start[-1] = log(1e-2)
     found = minimize(
@@ -384,16 +357,15 @@ def fit_matern52(X: Sequence[Array], z: Sequence[Array]) -> Matern52ARD:
         bounds=bounds,
         options={"maxiter": STEPS, "maxfun": 2 * STEPS},
     )
-    theta = np.asarray(found.x)
-    return Matern52ARD(np.exp(theta[:d0]), float(np.exp(theta[-2])), float(np.exp(theta[-1])))
+    *lengthscales, signal, noise = np.exp(found.x)
+    return Matern52ARD(np.array(lengthscales), float(signal), float(noise))
 
 
 def _stacks(X: Sequence[Array], z: Sequence[Array]) -> list[tuple[Array, Array]]:
     """Tasks of one size together: squared differences (tasks * n * n, d0), values (tasks, n)."""
-    sizes = np.array([len(values) for values in z])
     stacks = []
-    for n in np.unique(sizes):
-        chosen = np.flatnonzero(sizes == n).tolist()
+    for n in sorted({len(values) for values in z}):
+        chosen = [s for s, values in enumerate(z) if len(values) == n]
         points = np.array([X[s] for s in chosen])  # (tasks, n, d0)
         gaps = points[:, :, None, :] - points[:, None, :, :]
         stacks.append(((gaps**2).reshape(-1, points.shape[2]), np.array([z[s] for s in chosen])))

@@ -16,12 +16,18 @@ A task may have inputs u that no past task had. The learned mean ignores them, a
 
 c is a Matern-5/2 kernel set by hand, as of a cold start, and c0 the correlation that past tasks
 share. So the new inputs may have an effect of their own, and one that depends on the others.
+
+A parameter may have choices that no past task had. Of those the past says what it says of all
+choices alike: where a known one has 1 in its column, a new one has 1/K in the columns of all K
+known ones. Beyond that it has an effect of its own, and one that depends on the other inputs x:
+with u the columns of the new choices, CHOICE_VARIANCE / 2 (u'v) (1 + 3 x'z / d) more. Between known
+choices everything stays as it was.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf, log, pi, sqrt
 from typing import Protocol
@@ -226,22 +232,6 @@ class TaskProcess(Protocol):
         """Whether past tasks taught it."""
         ...
 
-    @property
-    def stationary(self) -> tuple[Matern52ARD, float]:
-        """The part of the kernel that is the same everywhere, and its weight."""
-        ...
-
-    def with_new_inputs(self, d_new: int) -> TaskProcess:
-        """The process on points with ``d_new`` more inputs, which come last."""
-        ...
-
-    def with_new_choices(self, places: Array, new: Sequence[int]) -> TaskProcess:
-        """The process on points with columns ``new`` of choices that no past task had.
-
-        X @ places are points (n, d) of the past, as near as there are any.
-        """
-        ...
-
     def shares_kernel(self, other: TaskProcess) -> bool:
         """Whether the other one differs in its noise only."""
         ...
@@ -296,17 +286,15 @@ class LearnedProcess:
 
     @property
     def stationary(self) -> tuple[Matern52ARD, float]:
+        """The part of the kernel that is the same everywhere, and its weight."""
         return self.basis.shared, self.residual_weight
 
-    def with_new_inputs(self, d_new: int) -> TaskProcess:
-        kept = {field.name: getattr(self, field.name) for field in fields(LearnedProcess)}
-        return ExtendedProcess(**kept, new=Matern52ARD.typical(d_new))
+    def widened(self, d_new: int, places: Array, choices: Sequence[int]) -> TaskProcess:
+        """On points with ``d_new`` new inputs and columns of new ``choices``.
 
-    def with_new_choices(self, places: Array, new: Sequence[int]) -> TaskProcess:
-        """The process on points with columns of choices that no past task had."""
-        from metakel.gp.new_choices import WithNewChoices
-
-        return WithNewChoices(self, places, tuple(new))
+        X @ places are points of the past, as near as there are any, and then the new inputs.
+        """
+        return WidenedProcess(self, Matern52ARD.typical(d_new), places, tuple(choices))
 
     def shares_kernel(self, other: TaskProcess) -> bool:
         """Whether the other one is this one for another noise."""
@@ -349,10 +337,6 @@ class LearnedProcess:
             dK += np.einsum("nj,kjd->nkd", left.phi, slopes.phi, optimize=True)
         return dK
 
-    def with_noise_ratio(self, noise_ratio: float) -> LearnedProcess:
-        """The same mean and kernel for a task with this share of the usual noise."""
-        return replace(self, noise_ratio=noise_ratio)
-
 
 @dataclass(frozen=True, eq=False)
 class ColdProcess:
@@ -375,13 +359,10 @@ class ColdProcess:
 
     @property
     def stationary(self) -> tuple[Matern52ARD, float]:
+        """All of the kernel."""
         return self.shared, 1.0
 
-    def with_new_inputs(self, d_new: int) -> ColdProcess:
-        """Typical of that many inputs."""
-        return ColdProcess.typical(len(self.shared.lengthscales) + d_new)
-
-    def with_new_choices(self, places: Array, new: Sequence[int]) -> TaskProcess:
+    def widened(self, d_new: int, places: Array, choices: Sequence[int]) -> TaskProcess:
         """Typical of all columns, as one choice is like any other."""
         return ColdProcess.typical(len(places))
 
@@ -410,93 +391,125 @@ class ColdProcess:
         return self.shared.slopes_of_scaled(left.scaled, right.scaled)
 
 
+PastProcess = LearnedProcess | ColdProcess
+
 # In units of the variance of a task: new inputs are taken to matter less than the known ones do
-# together, as they were not worth tuning before.
-NEW_VARIANCE = 0.3
+# together, as they were not worth tuning before. Of a new choice nothing is known.
+NEW_VARIANCE, CHOICE_VARIANCE = 0.3, 1.0
 INTERACTION = 0.5
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class ExtendedProcess(LearnedProcess):
-    """A `LearnedProcess` with more inputs than its past.
+@dataclass(frozen=True, eq=False)
+class WidenedProcess:
+    """A process of the past on points with new inputs and columns of new choices.
 
-    In a `PointCache`, ``scaled`` holds the known inputs and then the new ones, and ``norms``
-    (n, 2) those of both.
+    In a `PointCache`, ``scaled`` holds the known inputs and then the new ones, ``norms`` (n, 2)
+    those of both, and ``phi`` the eigenfunctions and then the own effects of new choices.
     """
 
-    new: Matern52ARD  # kernel of the new inputs
+    past: LearnedProcess  # with d inputs
+    new: Matern52ARD  # kernel c of the new inputs; constant where there are none
+    places: Array  # (d0, d + d_new) X @ places is what the past knows of X, then the new inputs
+    choices: tuple[int, ...]  # (q,) which columns are those of new choices
+
+    @property
+    def noise(self) -> float:
+        return self.past.noise
+
+    @property
+    def learned(self) -> bool:
+        return True
+
+    def shares_kernel(self, other: TaskProcess) -> bool:
+        """Whether the other one is this one for another noise."""
+        return self.past.shares_kernel(getattr(other, "past", other))
+
+    @property
+    def _shared(self) -> Matern52ARD:
+        return self.past.basis.shared
 
     @property
     def _d(self) -> int:
         """How many inputs the past knows."""
-        return len(self.basis.shared.lengthscales)
+        return len(self._shared.lengthscales)
 
-    def mean(self, X: Array) -> Array:
-        return super().mean(X[:, : self._d])
+    @property
+    def _variance(self) -> float:
+        return NEW_VARIANCE if len(self.new.lengthscales) else 0.0
+
+    @cached_property
+    def _slopes(self) -> Array:
+        """(d0, 1 + d + d_new) of level and inputs, by which an effect of its own is spanned."""
+        unit = sqrt(CHOICE_VARIANCE / 2)
+        return np.insert(unit * sqrt(3 / self.places.shape[1]) * self.places, 0, 0.0, axis=1)
+
+    def _own(self, Z: Array) -> tuple[Array, Array]:
+        """Level and inputs (n, 1 + d + d_new), and own effects (n, q, 1 + d + d_new)."""
+        along = Z @ self._slopes
+        along[:, 0] = sqrt(CHOICE_VARIANCE / 2)
+        return along, Z[:, self.choices, None] * along[:, None]
 
     def prepare(self, Z: Array) -> PointCache:
-        past = super().prepare(Z[:, : self._d])
-        scaled, norms = self.new.scale(Z[:, self._d :])
+        known, own = Z @ self.places, _flat(self._own(Z)[1])
+        past = self.past.prepare(known[:, : self._d])
+        scaled, norms = self.new.scale(known[:, self._d :])
+        more = self._variance * self.new.signal + np.einsum("nj,nj->n", own, own)
         return PointCache(
             np.concatenate([past.scaled, scaled], axis=1),
             np.column_stack([past.norms, norms]),
-            past.phi,
+            np.concatenate([past.phi, own], axis=1),
             past.mean,
-            past.diag + NEW_VARIANCE * self.new.signal,
+            past.diag + more,
         )
 
+    def _kernels(self, left: PointCache, right: PointCache) -> tuple[Array, Array, Array]:
+        """(n, k) what past tasks share, new inputs, and how alike the effect of these is."""
+        d = self._d
+        K0 = self._shared.of_scaled(
+            left.scaled[:, :d], left.norms[:, 0], right.scaled[:, :d], right.norms[:, 0]
+        )
+        C = self._variance * self.new.of_scaled(
+            left.scaled[:, d:], left.norms[:, 1], right.scaled[:, d:], right.norms[:, 1]
+        )
+        return K0, C, (1 - INTERACTION) + INTERACTION / self._shared.signal * K0
+
     def gram(self, left: PointCache, right: PointCache) -> Array:
-        K0, C = self._shared(left, right), self._new(left, right)
-        C *= self._interaction(K0)
-        C += self.residual_weight * K0
+        K0, C, alike = self._kernels(left, right)
+        C *= alike
+        C += self.past.residual_weight * K0
         C += left.phi @ right.phi.T
         return C
 
     def derivatives(self, points: PointCache, Z: Array) -> PointDerivatives:
-        past = super().derivatives(self._past(points), Z[:, : self._d])
-        more = Z.shape[1] - self._d
+        along, own = self._own(Z)
+        slopes = np.einsum("nq,dj->nqjd", Z[:, self.choices], self._slopes)
+        for i, column in enumerate(self.choices):
+            slopes[:, i, :, column] += along
+        scaled, phi = points.scaled[:, : self._d], points.phi[:, : len(self.past.eta)]
+        known, back = Z @ self.places, self.places[:, : self._d].T
+        past = replace(points, scaled=scaled, phi=phi)
+        found = self.past.derivatives(past, known[:, : self._d])
         return PointDerivatives(
-            np.pad(past.phi, ((0, 0), (0, 0), (0, more))),
-            np.pad(past.mean, ((0, 0), (0, more))),
-            np.pad(past.diag, ((0, 0), (0, more))),
+            np.concatenate([found.phi @ back, _flat(slopes)], axis=1),
+            found.mean @ back,
+            found.diag @ back + 2 * np.einsum("nqj,nqjd->nd", own, slopes),
         )
 
     def gram_derivative(
         self, left: PointCache, right: PointCache, slopes: PointDerivatives
     ) -> Array:
-        d, shared = self._d, self.basis.shared
-        dK0 = shared.slopes_of_scaled(left.scaled[:, :d], right.scaled[:, :d])
+        d, (_, C, alike) = self._d, self._kernels(left, right)
+        dK0 = self._shared.slopes_of_scaled(left.scaled[:, :d], right.scaled[:, :d])
         dC = self.new.slopes_of_scaled(left.scaled[:, d:], right.scaled[:, d:])
-        dC *= NEW_VARIANCE * self._interaction(self._shared(left, right))[:, :, None]
-        rate = self.residual_weight + INTERACTION / shared.signal * self._new(left, right)
-        dK = rate[:, :, None] * dK0
+        dC *= self._variance * alike[:, :, None]
+        rate = self.past.residual_weight + INTERACTION / self._shared.signal * C
+        dK = np.concatenate([rate[:, :, None] * dK0, dC], axis=2) @ self.places.T
         if left.phi.shape[1]:
-            dK += np.einsum("nj,kjd->nkd", left.phi, slopes.phi[:, :, :d], optimize=True)
-        return np.concatenate([dK, dC], axis=2)
+            dK += np.einsum("nj,kjd->nkd", left.phi, slopes.phi, optimize=True)
+        return np.asarray(dK)
 
-    def _shared(self, left: PointCache, right: PointCache) -> Array:
-        """(n, k) values of the kernel that past tasks share."""
-        d = self._d
-        return self.basis.shared.of_scaled(
-            left.scaled[:, :d], left.norms[:, 0], right.scaled[:, :d], right.norms[:, 0]
-        )
 
-    def _new(self, left: PointCache, right: PointCache) -> Array:
-        """(n, k) values NEW_VARIANCE c(u, v)."""
-        d = self._d
-        C = self.new.of_scaled(
-            left.scaled[:, d:], left.norms[:, 1], right.scaled[:, d:], right.norms[:, 1]
-        )
-        C *= NEW_VARIANCE
-        return C
-
-    def _interaction(self, K0: Array) -> Array:
-        """(n, k) how alike the effect of the new inputs is, given the shared kernel."""
-        return (1 - INTERACTION) + INTERACTION / self.basis.shared.signal * K0
-
-    def _past(self, points: PointCache) -> PointCache:
-        """As a `LearnedProcess` without new inputs would have prepared them."""
-        diag = points.diag - NEW_VARIANCE * self.new.signal
-        return PointCache(
-            points.scaled[:, : self._d], points.norms[:, 0], points.phi, points.mean, diag
-        )
+def _flat(effects: Array) -> Array:
+    """Effects of q choices (n, q, j, ...) side by side (n, q j, ...)."""
+    n, q, j, *rest = effects.shape
+    return effects.reshape(n, q * j, *rest)

@@ -2,9 +2,8 @@
 
 from metakel.optimize.acquisition import ACQUISITIONS, Acquisition
 from metakel.optimize.certificate import Best, Certificate
-from metakel.optimize.certified import CertifiedModel, FixedWidth
+from metakel.optimize.certified import GPUCB, CertifiedModel, FixedWidth
 from metakel.optimize.explain import Expected, Neighbor, Reasons
-from metakel.optimize.gpucb import GPUCB
 from metakel.optimize.mixture import Mixture
 from metakel.optimize.model import Model, Score
 from metakel.optimize.optimizer import Optimizer

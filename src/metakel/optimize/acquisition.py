@@ -61,29 +61,35 @@ def as_acquisition(acquisition: str | Acquisition) -> Acquisition:
 
 
 def _own(acquisition: Acquisition, model: Model, best: float | None) -> Score:
-    name = getattr(acquisition, "__name__", repr(acquisition))
+    name = f"the acquisition {getattr(acquisition, '__name__', repr(acquisition))}"
     score = acquisition(model, best)
     if not isinstance(score, Score):
         raise InputError(
-            f"the acquisition {name} returned a {type(score).__name__}; expected a "
-            "metakel.optimize.Score of a function from points (n, d0) to (n,) numbers"
+            f"{name} returned a {type(score).__name__}; expected a metakel.optimize.Score of a "
+            "function from points (n, d0) to (n,) numbers"
         )
 
     def values(Z: Array) -> Array:
         found = np.asarray(score.values(Z))
         if found.shape != (len(Z),) or found.dtype.kind not in "iuf":
             raise InputError(
-                f"the score of the acquisition {name} has shape {found.shape} and type "
-                f"{found.dtype} for {len(Z)} points; expected ({len(Z)},) numbers"
+                f"the score of {name} has shape {found.shape} and type {found.dtype} for {len(Z)} "
+                f"points; expected ({len(Z)},) numbers"
             )
-        if (wrong := np.isnan(found)).any():
-            raise InputError(
-                f"the score of the acquisition {name} is nan at {wrong.sum()} of {len(Z)} points, "
-                f"first at {Z[wrong.argmax()].tolist()}; expected numbers"
-            )
-        return found.astype(np.float64)
+        return _never_nan(found.astype(np.float64), Z, name, "")
 
     return Score(values, score.gradient)
+
+
+def _never_nan(values: Array, Z: Array, whose: str, remedy: str) -> Array:
+    """A search would take the first point with a nan as the best."""
+    wrong = np.isnan(values)
+    if wrong.any():
+        raise InputError(
+            f"the score of {whose} is nan at {int(wrong.sum())} of {len(Z)} points, first at "
+            f"{Z[int(np.argmax(wrong))].tolist()}; expected numbers{remedy}"
+        )
+    return values
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,28 +135,16 @@ def constrained(model: Model, best: float | None, feasibility: Feasibility) -> S
 
 
 def without_nan(score: Score, model: Model) -> Score:
-    """A score that is never nan: a search would take the first point as the best."""
-
-    def check(values: Array, Z: Array) -> Array:
-        wrong = np.isnan(values)
-        if wrong.any():
-            first = Z[int(np.argmax(wrong))].tolist()
-            raise InputError(
-                f"the score of {type(model).__name__} ({model.describe()}) is nan at "
-                f"{int(wrong.sum())} of {len(Z)} points, first at {first}; expected numbers: look "
-                "for extreme values in the history or among those observed"
-            )
-        return values
+    """A score that is never nan."""
+    slopes, whose = score.gradient, f"{type(model).__name__} ({model.describe()})"
+    remedy = ": look for extreme values in the history or among those observed"
 
     def values(Z: Array) -> Array:
-        return check(score.values(Z), Z)
-
-    slopes = score.gradient
-    if slopes is None:
-        return Score(values)
+        return _never_nan(score.values(Z), Z, whose, remedy)
 
     def gradient(Z: Array) -> tuple[Array, Array]:
+        assert slopes is not None
         found, slope = slopes(Z)
-        return check(found, Z), slope
+        return _never_nan(found, Z, whose, remedy), slope
 
-    return Score(values, gradient)
+    return Score(values, None if slopes is None else gradient)

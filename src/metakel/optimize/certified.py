@@ -1,4 +1,7 @@
-"""The model of a kernel: a confidence sequence (Theorem 5.1), or a posterior with fixed nu."""
+"""GP-UCB (Eq. 11): the model of a kernel, and an optimizer that maximises its upper bounds.
+
+The bounds are those of a confidence sequence (Theorem 5.1), or of a posterior with fixed nu.
+"""
 
 from __future__ import annotations
 
@@ -6,32 +9,38 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from math import inf, log, sqrt
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from metakel._arrays import Array, as_number, positive
 from metakel._files import decode, encode
 from metakel.confidence.fallback import Alarm, AlarmEvent, everything
-from metakel.confidence.methods import Center, center_at, storable_center
-from metakel.confidence.observations import Batch, Spectrum, no_observations
-from metakel.confidence.sequence import ConfidenceSequence, negative
-from metakel.confidence.set import ConfidenceSet, closed_form_set
+from metakel.confidence.methods import Center, center_at, negative, storable_center
+from metakel.confidence.sequence import ConfidenceSequence
+from metakel.confidence.set import (
+    Batch,
+    ConfidenceSet,
+    Spectrum,
+    closed_form_set,
+    no_observations,
+)
 from metakel.errors import InputError
-from metakel.gp import Posterior, posterior
 from metakel.kernels.sum import KernelFunction, KernelSum, as_kernel
+from metakel.optimize.acquisition import Acquisition
 from metakel.optimize.model import LOADERS, Model, Score
+from metakel.optimize.optimizer import Optimizer
 from metakel.optimize.outcomes import Outcomes, nothing
 from metakel.optimize.upper_bound import (
     FixedNu,
     Schedule,
     StartFeatures,
     UpperBound,
-    at_step,
     checked_schedule,
 )
 from metakel.search import Domain, StartPoints
+from metakel.search.named import as_domain
+from metakel.space import Space
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -47,8 +56,6 @@ class CertifiedModel(Model):
         What decides instead of the bounds.
     noise_std : float
         Noise of an observation that has no other.
-    noise_var : Schedule or None
-        The regulariser of Eq. 3 for `posterior`; noise_std^2 where None.
     center : (n, d0) -> (n,), optional
         What the objective is expected to be, the centre of the sequence; 0 where None.
     probes : int
@@ -67,7 +74,6 @@ class CertifiedModel(Model):
     sequence: ConfidenceSequence | None
     fixed: FixedNu | None
     noise_std: float
-    noise_var: Schedule | None = None
     center: Center | None = None
     probes: int = 0
     stops: bool = False
@@ -126,7 +132,7 @@ class CertifiedModel(Model):
         record is no extension of the last one.
         """
         empty, model = self._empty or self, self
-        known = nothing(outcomes.X.shape[1]) if self.outcomes is None else self.outcomes
+        known = self.outcomes or nothing(outcomes.X.shape[1])
         since = known.t
         if outcomes.shared(known) < since or outcomes.ends[: len(known.ends)] != known.ends:
             model, since = empty, 0
@@ -139,22 +145,14 @@ class CertifiedModel(Model):
             if sequence is not None:
                 sequence, alarm = sequence.extended(X, y, level)
                 raised = raised or alarm
-        return replace(
-            self,
-            sequence=sequence,
-            fixed=fixed,
-            outcomes=outcomes,
-            raised=raised,
-            _pending=empty._pending,
-            _empty=empty,
-        )
+        given = replace(self, sequence=sequence, fixed=fixed, outcomes=outcomes, raised=raised)
+        return replace(given, _pending=empty._pending, _empty=empty)
 
     def _center_at(self, Z: Array) -> Array | float:
         if self.center is None:
             return 0.0
-        if self._features is None:
-            return center_at(self.center, Z)
-        return self._features.center_at(self.center, Z)
+        at = center_at if self._features is None else self._features.center_at
+        return at(self.center, Z)
 
     @property
     def _slack(self) -> float:
@@ -176,9 +174,8 @@ class CertifiedModel(Model):
 
     @property
     def no_bounds(self) -> str:
-        if self.sequence is None:
-            return "a fixed nu alone promises nothing; give bounds= to FixedWidth for confidence"
-        return ""
+        nothing = "a fixed nu alone promises nothing; give bounds= to FixedWidth for confidence"
+        return nothing if self.sequence is None else ""
 
     @property
     def delta(self) -> float:
@@ -238,13 +235,13 @@ class CertifiedModel(Model):
 
         GP-UCB looks where its kernel fits, and would not hear that another one is missing.
         """
-        told = 0 if self.outcomes is None else len(self.outcomes.X)
-        if self.sequence is None or not 1 <= told + len(self._pending) <= self.probes:
+        seen = [self._pending] if self.outcomes is None else [self._pending, self.outcomes.X]
+        if self.sequence is None or not 1 <= sum(map(len, seen)) <= self.probes:
             return None
         kernel = self.sequence.full or everything(self.kernel)
         data = no_observations(kernel)
-        for X in (self._pending, None if self.outcomes is None else self.outcomes.X):
-            if X is not None and len(X):
+        for X in seen:
+            if len(X):
                 data = data.append(Batch(X, np.zeros(len(X)), np.full(len(X), self.noise_std)))
         alpha = self.sequence.largest_norm_scale**-2.0
         alone = closed_form_set(data.spectrum(), alpha=alpha, nu=1.0)
@@ -255,8 +252,7 @@ class CertifiedModel(Model):
         """The upper bound, less wide around fantasies (Eq. 11); on a finite domain of all times."""
         deciding = self._deciding
         score = self._score(UpperBound(deciding, self._spectrum(deciding)))
-        points = None if self.fixed is not None else self.certified.points
-        if points is None:
+        if self.fixed is not None or self.certified.points is None:
             return score
         ceiling = self.certified.interval()[1]
         start = None if self._features is None else self._features.start.X
@@ -272,12 +268,11 @@ class CertifiedModel(Model):
 
     def _score(self, bound: UpperBound) -> Score:
         kernel, center = bound.set.kernel, self.center
-        plain = center is None and not self._slack
         look = None if self._features is None else self._features.at
 
         def values(Z: Array) -> Array:
             upper = bound.upper(Z, None if look is None else look(kernel, Z))
-            return upper if plain else upper + self._center_at(Z) + self._slack
+            return upper + self._center_at(Z) + self._slack
 
         def with_gradient(Z: Array) -> tuple[Array, Array]:
             upper, slopes = bound.upper_and_gradient(Z)
@@ -300,7 +295,8 @@ class CertifiedModel(Model):
         lower, upper = sequence.interval()
         if len(Z) == len(lower) and (sequence.points == Z).all():
             return lower, upper
-        rows = _rows(sequence.points, Z)
+        apart = (np.abs(sequence.points - z).max(axis=1) for z in Z)
+        rows = np.array([np.argmin(each) for each in apart], dtype=np.intp)
         if (sequence.points[rows] == Z).all():
             return lower[rows], upper[rows]
         return sequence.interval(Z, refine=False)
@@ -308,27 +304,13 @@ class CertifiedModel(Model):
     def predict(self, Z: Array) -> tuple[Array, Array]:
         """(n,) posterior means and standard deviations; fantasies shrink the latter."""
         deciding = self._deciding
-        alpha = float(deciding.alphas[0])
-        if self.fixed is None and self.certified.hypothesis is not None:
-            mean = self.certified.mean(Z)
-            alpha = self.certified.alpha
-        else:
-            mean = deciding.mean(Z, alpha) + self._center_at(Z)
+        believed = self.fixed is None and self.certified.hypothesis is not None
+        alpha = self.certified.alpha if believed else float(deciding.alphas[0])
+        mean = deciding.mean(Z, alpha) + self._center_at(Z)
         spectrum = self._spectrum(deciding)
         inside, outside = spectrum.project(Z)
         variance = spectrum.inverse(np.array([alpha]))[0] @ inside**2 + outside / max(alpha, 1e-300)
         return mean, np.sqrt(variance)
-
-    def posterior(self, outcomes: Outcomes) -> Posterior:
-        """GP(0, k) given the observations (Eq. 3), k being the kernel believed at present."""
-        if self.center is not None:
-            raise InputError("there is a centre, which GP(0, k) of Eq. 3 has not; use predict")
-        scale = 1.0
-        if self.noise_var is not None:
-            scale = at_step("noise_var", self.noise_var, outcomes.t + 1) / self.noise_std**2
-        noise = np.where(np.isnan(outcomes.noise_std), self.noise_std, outcomes.noise_std)
-        kernel = self._deciding.kernel
-        return posterior(kernel, outcomes.X, outcomes.y, noise_var=scale * noise**2)
 
     def largest_upper(self, domain: Domain, start: StartPoints) -> float:
         """The largest upper bound in the domain: exact on a finite one, else by a search.
@@ -340,9 +322,11 @@ class CertifiedModel(Model):
             return float(self.bounds_within(domain.points)[1].max())
         current = self.certified.current
         if not current.kernel.smooth:
-            if self.center is not None:  # nothing says how large it gets
+            kernel, active = current.kernel, current.kernel.active
+            largest = float(kernel.eta[active] @ np.asarray(kernel.base.sup)[active])  # k(x, x)
+            if self.center is not None or not np.isfinite(largest):  # nothing says how large it is
                 return inf
-            return current.norm_bound * _largest_root(current.kernel) + self._slack
+            return current.norm_bound * sqrt(largest) + self._slack
         if not np.isfinite(current.norm_bound) and np.isinf(current.upper(start.X)).any():
             return inf
         score = self._score(UpperBound(current, current.spectrum))
@@ -376,13 +360,7 @@ class CertifiedModel(Model):
             mean = deciding.mean(X, float(deciding.alphas[0])) + center
             lower, upper = deciding.interval(X, refine=False)
             return mean, lower + center, upper + center
-        mean = self.sequence.mean(X)
-        points = self.sequence.points
-        if points is None:
-            return mean, *self.sequence.interval(X, refine=False)
-        lower, upper = self.sequence.interval()
-        rows = _rows(points, X)
-        return mean, lower[rows], upper[rows]
+        return self.sequence.mean(X), *self.bounds_within(X)
 
     def describe(self) -> str:
         """What is assumed of the objective at present."""
@@ -394,15 +372,14 @@ class CertifiedModel(Model):
     # How it is kept
 
     def to_dict(self) -> dict[str, Any]:
-        sequence = (self._empty or self).sequence
-        nu = None if self.fixed is None else self.fixed.nu
+        sequence, fixed = (self._empty or self).sequence, self.fixed
         return {
             "kind": self.kind,
             "kernel": encode(self.kernel),
             "sequence": None if sequence is None else sequence.to_dict(),
             "noise_std": self.noise_std,
-            "nu": _storable("nu", nu),
-            "noise_var": _storable("noise_var", self.noise_var),
+            "nu": None if fixed is None else _storable("nu", fixed.nu),
+            "noise_var": None if fixed is None else _storable("noise_var", fixed.noise_var),
             "center": encode(storable_center(self.center)),
             "probes": self.probes,
             "stops": self.stops,
@@ -442,44 +419,37 @@ class FixedWidth:
     def as_model(self, domain: Domain, *, minimize: bool, probes: int) -> CertifiedModel:
         """The model of a domain."""
         noise_std = 1.0 if callable(self.noise_var) else sqrt(float(self.noise_var))
-        sequence, center = None, self.center
+        sequence = None
+        center = negative(self.center) if minimize else self.center
         if self.bounds is not None:
             certified = CertifiedModel.of(self.bounds, domain, minimize=minimize, probes=probes)
             sequence, noise_std = certified.sequence, certified.noise_std
         elif probes:
             raise InputError(f"probes is {probes}, but there is no alarm to hear them; expected 0")
-        if minimize and center is not None:
-            center = negative(center)
-        fixed = FixedNu.of(self.kernel, self.nu, self.noise_var, noise_std)
-        return CertifiedModel(
-            self.kernel, sequence, fixed, noise_std, self.noise_var, center, probes
-        )
+        fixed = FixedNu(no_observations(self.kernel), self.nu, self.noise_var, noise_std)
+        return CertifiedModel(self.kernel, sequence, fixed, noise_std, center, probes)
 
 
 def load_certified(
     data: Mapping[str, Any], functions: Mapping[str, Callable[..., Any]] | None
 ) -> CertifiedModel:
-    """Inverse of `CertifiedModel.to_dict`.
-
-    ``functions`` maps the names of the user's own kernels to them.
-    """
+    """Inverse of `CertifiedModel.to_dict`; ``functions`` are kernels of the user's, by name."""
     kernel = decode(KernelSum, data["kernel"], "stored kernel", functions)
     noise_std = positive("noise_std", data["noise_std"])
-    nu = checked_schedule("nu", data["nu"])
-    noise_var = checked_schedule("noise_var", data["noise_var"])
-    stored, sequence = data["center"], None
-    center = None
-    if stored is not None:
-        center = decode(KernelFunction, stored, "stored centre", functions)
+    stored, sequence, fixed = data["center"], None, None
+    where = "stored centre"
+    center = None if stored is None else decode(KernelFunction, stored, where, functions)
     if data["sequence"] is not None:
         sequence = ConfidenceSequence.from_dict(data["sequence"], functions)
-        kernel = sequence.kernel if nu is None else kernel
-    fixed = None if nu is None else FixedNu.of(kernel, nu, noise_var, noise_std)
+        kernel = sequence.kernel if data["nu"] is None else kernel
+    if data["nu"] is not None:
+        nu, noise_var = (checked_schedule(name, data[name]) for name in ("nu", "noise_var"))
+        fixed = FixedNu(no_observations(kernel), nu, noise_var, noise_std)
     if sequence is None and fixed is None:
         raise InputError("stored model has neither a confidence sequence nor a nu")
     probes = int(as_number("probes", data.get("probes", 0), 0))
     stops = bool(data["stops"])
-    return CertifiedModel(kernel, sequence, fixed, noise_std, noise_var, center, probes, stops)
+    return CertifiedModel(kernel, sequence, fixed, noise_std, center, probes, stops)
 
 
 LOADERS[CertifiedModel.kind] = load_certified
@@ -491,13 +461,71 @@ def _storable(name: str, value: Any) -> Any:
     return value
 
 
-def _rows(X: Array, Z: Array) -> NDArray[np.intp]:
-    """(n,) which of the points ``X`` each of ``Z`` (n, d0) is; all are of one finite domain."""
-    return np.array([np.argmin(np.abs(X - z).max(axis=1)) for z in Z], dtype=np.intp)
+class Assumptions(Protocol):
+    """What is assumed of the objective, and of other outputs."""
+
+    def as_model(self, domain: Domain, *, minimize: bool, probes: int) -> Model:
+        """The model of a domain, in the sign to be maximised."""
+        ...
 
 
-def _largest_root(kernel: KernelSum) -> float:
-    """Bound of sqrt(k(x, x)) over all x; inf where a base kernel does not say how large it gets."""
-    active = kernel.active
-    largest = float(kernel.eta[active] @ np.asarray(kernel.base.sup)[active])
-    return sqrt(largest) if np.isfinite(largest) else inf
+def GPUCB(
+    sequence: ConfidenceSequence | Assumptions,
+    domain: Domain | Space,
+    *,
+    rng: np.random.Generator | None = None,
+    seed: int | None = None,
+    acquisition: str | Acquisition = "ucb",
+    minimize: bool = False,
+    stop_at: float | None = None,
+    probes: int = 0,
+) -> Optimizer:
+    """An `Optimizer` that maximises the upper confidence bound of a kernel's functions (Eq. 11).
+
+    The next point maximises the upper bound. Points that were asked for and not observed yet are
+    pending: the next ones are chosen as if they had been observed, at a value that changes no mean.
+
+    Parameters
+    ----------
+    sequence : ConfidenceSequence or FixedWidth, or another that makes a model
+        What is assumed of the objective: usually a sequence of a learned kernel, before its first
+        observation. With ``on_alarm="stop"``, `ask` raises `Alarm` after an alarm until
+        `Optimizer.accept_alarm` is called, and then goes on like "widen". On a finite domain its
+        sets are intersected over time.
+    domain : Domain or Space
+        `box`, `grid` or `candidates`, within the domain of the base kernels; or a space of named
+        parameters, whose numeric inputs lie in [-1, 1].
+    rng, seed : Generator or int, optional
+        Draws the start of the search and breaks ties; by default always the same.
+    acquisition : str or callable
+        See `Optimizer`.
+    minimize : bool
+        True to minimise.
+    stop_at : float, optional
+        See `Optimizer`.
+    probes : int
+        How many points, after the first one, go where all base kernels know least, among those
+        that may be asked for. GP-UCB alone looks where its kernel fits, and the alarm hardly
+        ever notices a missing one. 4 to 8 make it notice, at the price of some regret
+        (``docs/promises.md``).
+    """
+    domain = as_domain(domain)
+    model: Model
+    if isinstance(sequence, ConfidenceSequence):
+        model = CertifiedModel.of(sequence, domain, minimize=minimize, probes=probes)
+    elif hasattr(sequence, "as_model"):
+        model = sequence.as_model(domain, minimize=minimize, probes=probes)
+    else:
+        raise InputError(
+            f"sequence is a {type(sequence).__name__}; expected what is assumed of the objective, "
+            "as mk.ConfidenceSequence(kernel, noise_std=..., norm_bound=...) states it"
+        )
+    return Optimizer(
+        model,
+        domain,
+        rng=rng,
+        seed=seed,
+        acquisition=acquisition,
+        minimize=minimize,
+        stop_at=stop_at,
+    )

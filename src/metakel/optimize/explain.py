@@ -231,8 +231,11 @@ def explain(state: State, point: Any, x: Array, place: Domain, start: StartPoint
         highest = float(max(running.max(), means[np.isfinite(sds)].max(initial=-inf)))
         alone = np.concatenate([plain.predict(X)[1] for X in (start.X, observed)])
         sds = np.where(sds**2 < (1 - TOLD_SOON) * alone**2, inf, sds)
-    past = model.best_runs
-    differ = _other_choices(point, () if past is None else past.points)
+    past, none = model.best_runs, np.empty(0)
+    if past is None:
+        past = BestRuns((), x[None][:0], (), none, none, np.ones(len(x)))
+    differ, distances = _other_choices(point, past.points), past.distances(x)
+    near = np.flatnonzero((distances <= NEAR) & (differ == 0)).tolist()
     least, most = map(float, scale.interval(*model.output_range))
 
     def expected(at: Array, point: Any, mean: float, sd: float) -> Expected:
@@ -257,11 +260,11 @@ def explain(state: State, point: Any, x: Array, place: Domain, start: StartPoint
         typical=_typical(*plain.predict(start.X), scale, (least, most)),
         best=state.value(int(few[0])) if here.any() else None,
         explores=behind and not worse,
-        neighbors=_neighbors(state, past, differ, point, x),
-        near=0 if past is None else len(_tasks_near(past, differ, x)),
-        tasks=0 if past is None else len(set(past.tasks)),
+        neighbors=_neighbors(state, past, np.lexsort((distances, differ)), point, x),
+        near=len({past.tasks[i] for i in near}),
+        tasks=len(set(past.tasks)),
         safer=safer,
-        output="value" if past is None else past.output,
+        output=past.output,
         awaited=highest - mean > GIVEN_UP * sd,
         informed=bool(found.t) or len(fantasies) > 0 or bool(np.ptp(means) > 1e-9 * model.scale),
         worse=worse,
@@ -300,40 +303,29 @@ def _other_choices(point: Any, others: Sequence[Any]) -> NDArray[np.intp]:
     return differ
 
 
-def _tasks_near(past: BestRuns, differ: NDArray[np.intp], x: Array) -> set[str]:
-    near: NDArray[np.intp] = np.flatnonzero((past.distances(x) <= NEAR) & (differ == 0))
-    return {past.tasks[i] for i in near.tolist()}
-
-
 def _neighbors(
-    state: State, past: BestRuns | None, differ: NDArray[np.intp], point: Any, x: Array
+    state: State, past: BestRuns, order: NDArray[np.intp], point: Any, x: Array
 ) -> tuple[Neighbor, ...]:
     """The nearest ones, at most one of every past task; of this task only those that are near.
 
-    Those with the same choices come first.
+    Past runs are in the given order: those with the same choices come first.
     """
-    seen = state.outcomes
-    scales = np.ones(x.shape) if past is None else past.lengthscales
-    away = np.linalg.norm((seen.X - x) / scales, axis=1)
-    near = [i for i in np.argsort(away, kind="stable")[:NEIGHBORS] if away[i] <= NEAR]
+    away = np.linalg.norm((state.outcomes.X - x) / past.lengthscales, axis=1)
+    near = [i for i in np.argsort(away, kind="stable")[:NEIGHBORS].tolist() if away[i] <= NEAR]
     points = [state.point(i) for i in near]
     own = [
-        Neighbor("", tried, state.value(int(i)), float(away[i]))
+        Neighbor("", tried, state.value(i), float(away[i]))
         for i, tried, others in zip(near, points, _other_choices(point, points), strict=True)
         if not others
     ]
-    others: dict[str, Neighbor] = {}
-    distances = np.full(0, inf) if past is None else past.distances(x)
-    for i in np.lexsort((distances, differ)):
-        assert past is not None
-        if len(others) == NEIGHBORS:
-            break
-        if past.tasks[i] not in others:
-            others[past.tasks[i]] = Neighbor(
-                past.tasks[i],
-                past.points[i],
-                float(past.values[i]),
-                float(distances[i]),
-                float(past.typical[i]),
-            )
-    return (*own, *others.values())
+    first: dict[str, int] = {}
+    for i in order.tolist():
+        first.setdefault(past.tasks[i], i)
+    distances = past.distances(x)
+    others = [
+        Neighbor(
+            task, past.points[i], float(past.values[i]), float(distances[i]), float(past.typical[i])
+        )
+        for task, i in list(first.items())[:NEIGHBORS]
+    ]
+    return (*own, *others)

@@ -115,8 +115,9 @@ class Trial:
     def to_dict(self) -> dict[str, Any]:
         """Exact JSON form."""
         pairs = [[step, y if isfinite(y) else None] for step, y in self.note.curve.items()]
+        point = self.point
         stored = {
-            "point": _plain(self.point),
+            "point": point.tolist() if isinstance(point, np.ndarray) else point,
             "state": self.state,
             "value": self.value,
             "noise_std": self.noise_std,
@@ -126,10 +127,6 @@ class Trial:
             "curve": pairs or None,
         }
         return {name: v for name, v in stored.items() if v is not None and v != {}}
-
-
-def _plain(value: Any) -> Any:
-    return value.tolist() if isinstance(value, np.ndarray) else value
 
 
 def feasible(constraints: Mapping[str, float]) -> bool:
@@ -168,10 +165,13 @@ class Record:
     def __getitem__(self, number: int | slice) -> Trial | tuple[Trial, ...]:
         return self.trials[number]
 
+    def _in(self, *states: TrialState) -> tuple[Trial, ...]:
+        return tuple(trial for trial in self.trials if trial.state in states)
+
     @cached_property
     def failed(self) -> tuple[Trial, ...]:
         """Without a value, for good."""
-        return tuple(trial for trial in self.trials if trial.state == "failed")
+        return self._in("failed")
 
     @property
     def counts(self) -> str:
@@ -183,12 +183,12 @@ class Record:
     @property
     def stopped(self) -> tuple[Trial, ...]:
         """Ended early, by their curves."""
-        return tuple(trial for trial in self.trials if trial.state == "stopped")
+        return self._in("stopped")
 
     @property
     def curves(self) -> tuple[Curve, ...]:
         """Of the runs that have ended, in the order of their numbers; values by step."""
-        ended = (t for t in self.trials if t.state in ("complete", "infeasible", "stopped"))
+        ended = self._in("complete", "infeasible", "stopped")
         return tuple(trial.note.curve for trial in ended if trial.note.curve)
 
     @property
@@ -214,7 +214,7 @@ class Record:
     @cached_property
     def pending(self) -> tuple[Trial, ...]:
         """Asked for, and without a result."""
-        return tuple(trial for trial in self.trials if trial.state == "pending")
+        return self._in("pending")
 
     @cached_property
     def observed(self) -> tuple[Trial, ...]:
@@ -309,16 +309,15 @@ def trial_columns(trials: Sequence[Trial]) -> dict[str, list[Any]]:
         "expected": [mean for mean, _ in guesses],
         "sd": [sd for _, sd in guesses],
     }
-    rows = [_named(trial.point) for trial in trials]
+    rows = [
+        t.point
+        if isinstance(t.point, Mapping)
+        else {f"x{i}": float(v) for i, v in enumerate(t.point)}
+        for t in trials
+    ]
     for name in dict.fromkeys(name for row in rows for name in row):
         columns[f"{name}_" if name in FACTS else name] = [row.get(name) for row in rows]
     return columns
-
-
-def _named(point: Any) -> Mapping[str, Any]:
-    if isinstance(point, Mapping):
-        return point
-    return {f"x{i}": float(value) for i, value in enumerate(point)}
 
 
 def trial_table(trials: Sequence[Trial]) -> str:

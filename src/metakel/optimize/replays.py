@@ -148,9 +148,7 @@ class RegretScores:
     @property
     def replayed(self) -> Replayed | None:
         """What the rule that stops is chosen from; None where replays were not kept."""
-        if not self.regrets.size:
-            return None
-        return Replayed(self.regrets, self.shapes)
+        return Replayed(self.regrets, self.shapes) if self.regrets.size else None
 
     @property
     def tasks(self) -> int:
@@ -166,11 +164,7 @@ class RegretScores:
 
         Of all tasks or of those that lasted, whichever is larger.
         """
-        found = 0.0
-        for scores in (self.scores, self.lasting):
-            rank = conformal_rank(delta, len(scores))
-            found = max(found, float(scores[rank - 1]) if rank <= len(scores) else inf)
-        return found
+        return max(conformal_quantile(delta, of) for of in (self.scores, self.lasting))
 
     def no_smaller_than(self, recorded: RegretScores, delta: float) -> RegretScores:
         """With regrets that are larger by one factor, so that q is at least that of ``recorded``.
@@ -182,13 +176,8 @@ class RegretScores:
             return self
         if q == 0:
             return replace(recorded, basis=self.basis, points=self.points)
-        ratio = least / q
-        return replace(
-            self,
-            scores=ratio * self.scores,
-            lasting=ratio * self.lasting,
-            regrets=ratio * self.regrets,
-        )
+        grown = {n: least / q * getattr(self, n) for n in ("scores", "lasting", "regrets")}
+        return replace(self, **grown)
 
     def failure_probability(self, delta: float) -> float:
         """How often a promise at ``delta`` may fail with this very history, with confidence 0.9.
@@ -228,12 +217,12 @@ class RegretCalibration:
         Replayed tables speak for one with as many rows, chosen in the same way. For others tasks
         are ``emulated`` at their rows.
         """
-        found = self.space if domain.points is None else self.table
+        Z = domain.points
+        found = self.space if Z is None else self.table
         if isinstance(found, str):
             return found
-        if domain.points is None and domain.narrowed:
+        if Z is None and domain.narrowed:
             return f"past tasks were replayed {domain.narrowed}"
-        Z = domain.points
         other = Z is not None and (len(Z) > LARGER * found.points or unlike(found.rows, Z))
         if other and emulated is None:
             return (
@@ -247,7 +236,7 @@ class RegretCalibration:
                 f"{found.tasks} {kind} tasks are too few for delta = {delta:g}; {missing} more are "
                 f"needed, or a delta of at least {1 / (found.tasks + 1):.2g}"
             )
-        if other and emulated is not None and Z is not None:
+        if other and emulated and Z is not None:
             return emulated(Z).no_smaller_than(found, delta)
         return found
 
@@ -258,6 +247,12 @@ def conformal_rank(delta: float, count: int) -> int:
     Above ``count`` where there are too few.
     """
     return ceil((1 - probability("delta", delta)) * (count + 1) - 1e-9)
+
+
+def conformal_quantile(delta: float, scores: Array) -> float:
+    """Which score, of these increasing ones, the next is not above with probability 1 - delta."""
+    rank = conformal_rank(delta, len(scores))
+    return float(scores[rank - 1]) if rank <= len(scores) else inf
 
 
 def unlike(past: Array, new: Array) -> bool:
@@ -308,7 +303,7 @@ class ByReplays:
         found, scores = state.outcomes, self._scores(self.model.prior.emulated)
         if isinstance(scores, str):
             return Certificate(inf, delta=delta, reason=scores, final=True)
-        reason, alarm = "", state.alarm or above_ceiling(self.model, state, scores)
+        reason, alarm = "", state.alarm or above_ceiling(self.model, self.state, scores)
         if not found.counts.any():
             reason = "nothing was observed yet"
         elif alarm is not None:

@@ -23,8 +23,14 @@ import numpy as np
 
 from metakel._arrays import Array, is_number
 from metakel.confidence.methods import Center, center_at
-from metakel.confidence.observations import Batch, Observations, Spectrum, no_observations
-from metakel.confidence.set import ConfidenceSet, blocks, closed_form_set
+from metakel.confidence.set import (
+    Batch,
+    ConfidenceSet,
+    Observations,
+    Spectrum,
+    blocks,
+    closed_form_set,
+)
 from metakel.errors import InputError
 from metakel.kernels.sum import KernelSum
 from metakel.search import StartPoints
@@ -75,10 +81,7 @@ class UpperBound:
         return upper
 
     def _first_look(self, Phi: Array) -> Array:
-        """`upper` (n,) or a little more, from features (n, d) in single precision.
-
-        Any alpha gives a bound, so those that a sample of the points asks for will do.
-        """
+        """`upper` (n,) or a little more, in single precision, by the alphas that a few ask for."""
         single = Phi.dtype
         basis = self.spread.basis.astype(single)
         others = None if self._shared else self.set.spectrum.basis.astype(single)
@@ -110,14 +113,10 @@ class UpperBound:
         of its half-width, and smooth. The derivative is that at the best alpha (envelope theorem).
         """
         spread = self.spread
-        Phi = jacobian = left = None
+        Phi = jacobian = None
         if spread.X is None:
             Phi, jacobian = spread.kernel.features_and_jacobian(Z)
-        if Phi is not None and self._has_outside:
-            inside, left = spread.split(Phi.T)
-            outside = np.einsum("dn,dn->n", left, left)
-        else:
-            inside, outside = spread.project(Z, Phi)
+        inside, outside = spread.project(Z, Phi)
         center = inside if self._shared else self.set.spectrum.project(Z, Phi)[0]
         alphas, radii = self._refined(self._half_widths(inside, outside) + self._centers @ center)
         pull = self.set.spectrum.mean_coefficients(alphas).T  # (r, n)
@@ -144,22 +143,19 @@ class UpperBound:
         ascent = spread.basis @ (push + pull if self._shared else push)
         if not self._shared:
             ascent += self.set.spectrum.basis @ pull
-        if left is not None:
-            ascent += beyond * left
+        if self._has_outside:
+            ascent += beyond * (Phi.T - spread.basis @ inside)
         slope = ascent.T[:, None] @ jacobian  # (n, 1, d0)
         return upper, slope[:, 0]
 
     def _refined(self, curves: Array) -> tuple[Array, Array]:
-        """Best alphas (n,) of the curves (A, n) and the squared radii there.
-
-        The vertex of the parabola through the best alpha and its neighbours on a log scale.
-        """
+        """Best alphas (n,) of curves (A, n), by parabolas in log alpha, and squared radii there."""
         best = curves.argmin(axis=0)
         if self.set.squared_radius is None or len(curves) < 3:
             return self._alphas[best], self._radii[best]
         middle = np.minimum(np.maximum(best, 1), len(curves) - 2)
         three = middle + THREE
-        x, height = self._log_alphas[three], curves[three, np.arange(len(best))]  # (3, n)
+        x, height = np.log(self._alphas)[three], curves[three, np.arange(len(best))]  # (3, n)
         slopes = (height[1:] - height[:-1]) / (x[1:] - x[:-1])
         bend = np.maximum(slopes[1] - slopes[0], 1e-300)
         vertex = (x[0] + x[1]) / 2 - slopes[0] / bend * (x[2] - x[0]) / 2
@@ -202,10 +198,6 @@ class UpperBound:
         return np.where(alphas > 0, alphas, VANISHING * largest)
 
     @cached_property
-    def _log_alphas(self) -> Array:
-        return np.log(self._alphas)
-
-    @cached_property
     def _radii(self) -> Array:
         """(A,) squared radii; without a norm bound never 0, so that the unknown attracts."""
         radii = self.set.squared_radii
@@ -236,10 +228,7 @@ def _size(inside: Array, outside: Array) -> Array:
 
 @dataclass(eq=False)
 class StartFeatures:
-    """Features of the start points, computed once for each kernel.
-
-    Where a climb follows, the start is only a first look, for which single precision is enough.
-    """
+    """Features of the start points, once for each kernel; in single precision before a climb."""
 
     start: StartPoints
     kernel: KernelSum | None = None
@@ -275,18 +264,10 @@ class FixedNu:
     """Posterior mean plus nu posterior standard deviations (Eqs. 3 and 11)."""
 
     observations: Observations  # whitened with their noise
-    t: int  # how many there are
     nu: Schedule
     noise_var: Schedule
     noise_std: float  # of an observation that has no other; ``noise_var`` is meant for it
-
-    @classmethod
-    def of(
-        cls, kernel: KernelSum, nu: Schedule, noise_var: Schedule | None, noise_std: float
-    ) -> FixedNu:
-        """Before any observation; ``noise_var`` is the square of ``noise_std`` where None."""
-        variance = noise_std**2 if noise_var is None else noise_var
-        return cls(no_observations(kernel), 0, nu, variance, noise_std)
+    t: int = 0  # how many observations there are
 
     def observe(self, batch: Batch) -> FixedNu:
         """With the observations of one more call."""
@@ -311,11 +292,9 @@ class FixedNu:
         return self.observations.append(Batch(pending, np.zeros(len(pending)), noise)).spectrum()
 
 
-def checked_schedule(name: str, schedule: Schedule | None) -> Schedule | None:
+def checked_schedule(name: str, schedule: Schedule) -> Schedule:
     """A schedule, of which a number is checked at once and a function whenever it is called."""
-    if schedule is None or callable(schedule):
-        return schedule
-    return at_step(name, schedule, 1)
+    return schedule if callable(schedule) else at_step(name, schedule, 1)
 
 
 def at_step(name: str, schedule: Schedule, t: int) -> float:

@@ -8,23 +8,23 @@ not exceeded with probability at least 1 - delta, whatever the distribution of t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, inf, isinf, sqrt
 from typing import Any
 
 import numpy as np
 
-from metakel._arrays import Array, as_numbers, as_values
+from metakel._arrays import Array, as_numbers, as_values, positive
 from metakel.confidence import ConfidenceSequence
-from metakel.confidence.observations import Batch, Spectrum, no_observations
-from metakel.data import History
+from metakel.confidence.set import Batch, Spectrum, no_observations
+from metakel.data import History, Task
 from metakel.errors import InputError
 from metakel.gp.processes import LearnedProcess, LevelAndScale
 from metakel.kernels import KernelDictionary, KernelSum, matern
 from metakel.kernels.nystrom import Eigenfunctions, spread_rows
 from metakel.optimize.outcomes import OutputScale
-from metakel.optimize.replays import conformal_rank
+from metakel.optimize.replays import conformal_quantile
 from metakel.space import Space
 
 ROWS = 300
@@ -49,8 +49,7 @@ class Calibration:
 
     def norm_bound(self, delta: float) -> float:
         """B with P(norm of a new task <= B) >= 1 - delta; inf where there are too few tasks."""
-        rank = conformal_rank(delta, len(self.norms))
-        return float(self.norms[rank - 1]) if rank <= len(self.norms) else inf
+        return conformal_quantile(delta, self.norms)
 
     def center(self, X: Array) -> Array:
         """(n,) what a typical task has there; confidence sets are about the rest."""
@@ -136,6 +135,68 @@ def smallest_norm(spectrum: Spectrum, squared_radius: float) -> float:
     return sqrt(float(spectrum.squared_norms(np.exp(shift[:1]))[0]))
 
 
+@dataclass(frozen=True, eq=False)
+class PastOutput:
+    """Records of one output of past tasks.
+
+    Parameters
+    ----------
+    tasks : tuple of Task
+        In the sign in which it was measured, with points as the model sees them.
+    kernel : KernelSum
+        Learned from the first half of the tasks.
+    noise_std : float
+        Noise of a measurement.
+    """
+
+    tasks: tuple[Task, ...]
+    kernel: KernelSum
+    noise_std: float
+
+    def __post_init__(self) -> None:
+        positive("noise_std", self.noise_std)
+
+    @property
+    def history(self) -> History:
+        """The tasks as a history."""
+        return History(self.tasks)
+
+
+@dataclass(frozen=True, eq=False)
+class PastOutputs:
+    """All outputs of the same past tasks; `learn_outputs` makes it.
+
+    Parameters
+    ----------
+    outputs : dict of PastOutput
+        By name; the objective is the first.
+    """
+
+    outputs: Mapping[str, PastOutput]
+
+    def __post_init__(self) -> None:
+        if not self.outputs or len({len(o.tasks) for o in self.outputs.values()}) != 1:
+            raise InputError("past outputs are not of the same tasks")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What was measured, the objective first."""
+        return tuple(self.outputs)
+
+    @property
+    def tasks(self) -> int:
+        """How many past tasks there are."""
+        return len(next(iter(self.outputs.values())).tasks)
+
+    def __str__(self) -> str:
+        listed = ", ".join(f"{name} (noise {o.noise_std:.2g})" for name, o in self.outputs.items())
+        left = self.tasks - round(self.tasks / 2)
+        return (
+            f"records of {listed}; {left} of {self.tasks} tasks did not teach their kernels and "
+            "can vouch for the first configurations of the next task"
+        )
+
+
 class ConfidenceBand:
     """Anytime intervals for a new task: a `ConfidenceSequence` about f minus the learned mean.
 
@@ -172,20 +233,18 @@ class ConfidenceBand:
             delta_learning=delta / 2,
             norm_of="kernel",
             full=kernel,
+            center=calibration.center,
         )
 
     def tell(self, configurations: Any, values: Sequence[float]) -> None:
         """Take in measured values."""
         X = self.space.encode(configurations)
         y = as_values(values, len(X), "tell")
-        self.sequence.tell(X, self.scale.to_model(y) - self.calibration.center(X))
+        self.sequence.tell(X, self.scale.to_model(y))
 
     def interval(self, configurations: Any) -> tuple[Array, Array]:
         """Lower and upper ends, in units of the output and within its range."""
-        X = self.space.encode(configurations)
-        center = self.calibration.center(X)
-        lower, upper = (end + center for end in self.sequence.interval(X))
-        ends = self.scale.interval(lower, upper)
+        ends = self.scale.interval(*self.sequence.interval(self.space.encode(configurations)))
         return np.clip(ends[0], *self.output_range), np.clip(ends[1], *self.output_range)
 
     def __repr__(self) -> str:

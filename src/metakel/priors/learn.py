@@ -11,14 +11,14 @@ from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from math import sqrt
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from metakel._arrays import Array, check_count, positive, single_blas_thread
+from metakel._arrays import Array, check_choice, check_count, positive, single_blas_thread
 from metakel.data import History, Task
 from metakel.errors import Hint, InputError, first_of
-from metakel.gp.processes import LearnedProcess, LevelAndScale, level_and_scale
+from metakel.gp.processes import LevelAndScale, level_and_scale
 from metakel.gp.success import SuccessChance
 from metakel.io.columns import numbered
 from metakel.kernels import KernelSum
@@ -26,37 +26,42 @@ from metakel.kernels.nystrom import spread_rows
 from metakel.optimize import Optimizer
 from metakel.optimize.model import BestRuns
 from metakel.optimize.outcomes import OutputScale
-from metakel.priors.confidence import Calibration, needed_norms, principal_kernel
-from metakel.priors.heldout import (
+from metakel.priors.confidence import (
+    Calibration,
+    PastOutput,
+    PastOutputs,
+    needed_norms,
+    principal_kernel,
+)
+from metakel.priors.principal import (
+    DEFAULT_LAM_RATIO,
     DEFAULT_RESIDUAL_WEIGHT,
     EQUALLY,
     HeldOut,
+    TaskFeatures,
     agreeing_tasks,
+    featurize,
+    fit_task_gp,
     hold_out,
     spoiling_note,
 )
-from metakel.priors.info import (
+from metakel.priors.prior import (
     COLD_WEIGHT,
     FEWEST_BOUNDED,
     Beside,
     FromLibrary,
-    PastOutput,
-    PastOutputs,
+    Prior,
     PriorInfo,
 )
-from metakel.priors.principal import DEFAULT_LAM_RATIO, TaskFeatures, featurize, fit_task_gp
-from metakel.priors.prior import Prior
 from metakel.priors.regret_calibration import (
+    WAYS,
     Progress,
-    calibrate_folds,
-    calibrate_split,
-    check_way,
+    calibrate,
     replayed_model,
     taught_and_measured,
     without_scores,
 )
 from metakel.priors.standardize import (
-    Ends,
     failed_runs,
     output_scale,
     range_of_output,
@@ -130,21 +135,34 @@ def learn_prior(
         raise InputError(f"cold_weight is {cold_weight}; expected a weight in [0, 1)")
     if workers != -1:
         check_count("workers", workers)
-    way = check_way(certify)
+    way = ("folds" if certify else "none") if isinstance(certify, bool) else certify
+    check_choice("certify", way, WAYS)
     other = None
     if library is not None:
         # The library is made of priors, so it is above them and loaded by name.
         other, history = import_module("metakel.library").beside(library, history)
         log_output = other.info.log_floor > 0
-    history, space = with_space(_with_distinct_names(history), space)
+    names = numbered([task.name for task in history])  # distinct ones
+    tasks = (replace(task, name=name) for task, name in zip(history, names, strict=True))
+    history, space = with_space(replace(history, tasks=tuple(tasks)), space)
     ends, guessed = range_of_output(history, output_range)
     scale, why = output_scale(history, log_output, ends)
     recorded, history = history, rescaled(history, scale)
-    notes = tuple(filter(None, (guessed, why)))
+    report, notes = history.report, filter(None, (guessed, why))
+    info = PriorInfo(
+        tasks=(),
+        runs=0,
+        output="y" if report is None else report.output,
+        minimize=scale.minimize,
+        lam=str(lam),
+        mean=bool(mean),
+        notes=(*(() if report is None else report.notes), *notes),
+        output_range=ends,
+        log_floor=scale.floor,
+    )
 
     def alone(part: History, *, to_replay: bool = False) -> Prior:
-        about = _Output(scale, ends, notes)
-        return _learn(part, space, lam, mean, float(cold_weight), about, to_replay)
+        return _learn(part, space, lam, info, Beside(float(cold_weight)), to_replay)
 
     weight = 0.0 if other is None else weight_of(other, history, partial(alone, to_replay=True))
 
@@ -152,30 +170,18 @@ def learn_prior(
         own = alone(part, to_replay=to_replay)
         return own if other is None else joined(own, other, weight)
 
+    taught, measured, replays = history, history, None
     if way == "exact":
         taught, measured = taught_and_measured(history)
-        prior = _of(learn(taught), taught_and_measured(recorded)[0])
-        certificate, replays = calibrate_split(prior, measured, progress, workers)
-        return replace(prior, certificate=certificate, replays=replays)
-    prior = _of(learn(history), recorded)
+        recorded, _ = taught_and_measured(recorded)
+    prior = learn(taught)
+    prior = replace(prior, info=replace(prior.info, source=_digest(recorded)))
     if way == "none":
         found = without_scores(history, "the optimizer was not replayed on past tasks")
-        return replace(prior, certificate=found)
-    found, replays = calibrate_folds(history, partial(learn, to_replay=True), progress, workers)
+    else:
+        again = partial(learn, to_replay=True) if way == "folds" else None
+        found, replays = calibrate(measured, prior, again, progress, workers)
     return replace(prior, certificate=found, replays=replays)
-
-
-class _Output(NamedTuple):
-    """What is known of the output."""
-
-    scale: OutputScale
-    ends: Ends
-    notes: tuple[str, ...]
-
-
-def _of(prior: Prior, recorded: History) -> Prior:
-    """With the digest of the runs as they were recorded."""
-    return replace(prior, info=replace(prior.info, source=_digest(recorded)))
 
 
 def cold_prior(space: Space, output: str = "y", *, minimize: bool = False) -> Prior:
@@ -188,63 +194,39 @@ def _learn(
     history: History,
     space: Space,
     lam: str | float,
-    mean: bool,
-    weight: float,
-    output: _Output,
+    info: PriorInfo,
+    beside: Beside,
     to_replay: bool,
 ) -> Prior:
     """The prior without a certificate; to replay it, no norm bound and no runs are needed."""
-    recorded, report = history, history.report
+    recorded, mean = history, info.mean
     history, marked = without_failures(recorded)
-    tasks, beside = standardize(history), Beside(weight)
-    runs, failing = failed_runs(recorded)
-    notes = () if report is None else report.notes
-    info = PriorInfo(
+    tasks, (runs, failing) = standardize(history), failed_runs(recorded)
+    info = replace(
+        info,
         tasks=tuple(task.name for task in recorded),
         runs=recorded.total,
-        output="y" if report is None else report.output,
-        minimize=report is not None and bool(report.minimize),
         constant=tasks.constant,
         winsorized=tasks.winsorized,
-        lam=str(lam),
-        mean=bool(mean),
-        notes=(*notes, *output.notes, *filter(None, (marked, failing))),
-        output_range=output.ends,
-        log_floor=output.scale.floor,
+        notes=(*info.notes, *filter(None, (marked, failing))),
     )
-    if tasks.m == 0:
-        return Prior(space, _flat_model(history), None, HeldOut.unchecked(), None, info, beside)
+    if tasks.m == 0:  # the spread between tasks is all there is to go by
+        levels = np.array([task.y.mean() for task in history])
+        usual = float(levels.std()) or max(abs(float(levels.mean())), 1.0)
+        flat = level_and_scale(levels, np.full(len(levels), usual))
+        return Prior(space, flat, None, HeldOut.unchecked(), None, info, beside)
     featurized = featurize(tasks)
     agreeing = agreeing_tasks(featurized)
     if len(agreeing) < tasks.m:
         aside = tuple(name for s, name in enumerate(tasks.names) if s not in agreeing)
-        info = replace(info, set_aside=aside, notes=(_set_aside_note(aside, tasks.m), *info.notes))
+        note = (
+            f"{len(aside)} of {tasks.m} tasks agree with no others and are set aside, so that "
+            f"nothing is learned from them: {first_of(aside)}"
+        )
+        info = replace(info, set_aside=aside, notes=(note, *info.notes))
         history = replace(history, tasks=tuple(t for t in history if t.name not in aside))
         tasks = tasks.of(agreeing)
         featurized = featurize(tasks)
-    held, task_gp = _shape(featurized, lam, mean)
-    if not to_replay:
-        note = spoiling_note(tasks, space, held, mean=mean)
-        info = replace(info, notes=(note, *info.notes)) if note else info
-    return Prior(
-        space,
-        level_and_scale(tasks.means, tasks.spreads),
-        task_gp,
-        held,
-        None if to_replay else _calibration(history, featurized, mean),
-        info,
-        beside,
-        best_runs=None
-        if to_replay
-        else _best_runs(history, space, task_gp.basis.shared.lengthscales, info),
-        success=None if runs is None else SuccessChance.fit(task_gp.basis.shared, *runs),
-    )
-
-
-def _shape(
-    featurized: TaskFeatures, lam: str | float, mean: bool
-) -> tuple[HeldOut, LearnedProcess]:
-    """What held-out tasks say, and what all tasks have in common and where they differ."""
     held = hold_out(featurized, mean=mean)
     task_gp = fit_task_gp(
         featurized,
@@ -254,13 +236,16 @@ def _shape(
         residual_weight=held.residual_weight,
         mean=mean,
     )
-    return held, task_gp
-
-
-def _set_aside_note(names: tuple[str, ...], count: int) -> str:
-    return (
-        f"{len(names)} of {count} tasks agree with no others and are set aside, so that nothing is "
-        f"learned from them: {first_of(names)}"
+    model, shared = level_and_scale(tasks.means, tasks.spreads), task_gp.basis.shared
+    success = None if runs is None else SuccessChance.fit(shared, *runs)
+    if to_replay:
+        return Prior(space, model, task_gp, held, None, info, beside, success=success)
+    if note := spoiling_note(tasks, space, held, mean=mean):
+        info = replace(info, notes=(note, *info.notes))
+    calibration = _calibration(history, featurized, mean)
+    best = _best_runs(history, space, shared.lengthscales, info)
+    return Prior(
+        space, model, task_gp, held, calibration, info, beside, best_runs=best, success=success
     )
 
 
@@ -283,34 +268,19 @@ def _calibration(history: History, featurized: TaskFeatures, mean: bool) -> Cali
     return Calibration(task_gp, model, np.sort(norms))
 
 
-def _with_distinct_names(history: History) -> History:
-    """Tasks with a name of their own, by which the prior refers to them."""
-    given = [task.name for task in history]
-    names = numbered(given)
-    if names == given:
-        return history
-    tasks = (replace(task, name=name) for task, name in zip(history, names, strict=True))
-    return replace(history, tasks=tuple(tasks))
-
-
 def _best_runs(history: History, space: Space, lengthscales: Array, info: PriorInfo) -> BestRuns:
     """The best few runs of every task; not of all where there are many."""
     scale = OutputScale(info.minimize, info.log_floor)
-    step = -(-len(history) * KEPT_RUNS // MOST_RUNS)
-    X, tasks, values, typical = [], [], [], []
-    for task in history.tasks[::step]:
-        top = np.argsort(-task.y, kind="stable")[:KEPT_RUNS]
-        X.append(task.X[top])
-        tasks += [task.name] * len(top)
-        values.append(scale.from_model(task.y[top]))
-        typical.append(np.full(len(top), scale.value(float(np.median(task.y)))))
-    points = np.concatenate(X)
+    tasks = history.tasks[:: -(-len(history) * KEPT_RUNS // MOST_RUNS)]
+    tops = [np.argsort(-task.y, kind="stable")[:KEPT_RUNS] for task in tasks]
+    kept = [(task, row) for task, top in zip(tasks, tops, strict=True) for row in top]
+    points = np.array([task.X[row] for task, row in kept])
     return BestRuns(
         points=tuple(space.decode(points)),
         X=points,
-        tasks=tuple(tasks),
-        values=np.concatenate(values),
-        typical=np.concatenate(typical),
+        tasks=tuple(task.name for task, _ in kept),
+        values=np.array([scale.value(task.y[row]) for task, row in kept]),
+        typical=np.array([scale.value(float(np.median(task.y))) for task, _ in kept]),
         lengthscales=lengthscales,
         output=info.output,
     )
@@ -324,13 +294,6 @@ def _digest(history: History) -> str:
         for values in (task.X, task.y, task.failed):
             found.update(np.ascontiguousarray(values, dtype="<f8").tobytes())
     return found.hexdigest()[:16]
-
-
-def _flat_model(history: History) -> LevelAndScale:
-    """Where no task varies, the spread between tasks is all there is to go by."""
-    levels = np.array([task.y.mean() for task in history])
-    scale = float(levels.std()) or max(abs(float(levels.mean())), 1.0)
-    return level_and_scale(levels, np.full(len(levels), scale))
 
 
 FOLDS, ROWS = 4, 20  # in which one's own tasks are held out; rows of each
@@ -426,12 +389,13 @@ def _same_tasks(histories: Mapping[str, History]) -> dict[str, History]:
             f"{len(common)} tasks have values of all of {', '.join(histories)}; expected at least "
             "2, one to learn from and one to vouch for the next task"
         )
-    order = [task.name for task in next(iter(histories.values())) if task.name in common]
-    found = {}
-    for name, history in histories.items():
-        by_name = {task.name: task for task in history}
-        found[name] = replace(history, tasks=tuple(by_name[task] for task in order))
-    return found
+    order = {task.name: i for i, task in enumerate(next(iter(histories.values())))}
+
+    def kept(history: History) -> History:
+        tasks = (task for task in history if task.name in common)
+        return replace(history, tasks=tuple(sorted(tasks, key=lambda task: order[task.name])))
+
+    return {name: kept(history) for name, history in histories.items()}
 
 
 def _recorded(name: str, history: History, noise_std: float | None) -> PastOutput:

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from importlib import import_module
 from math import inf
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from metakel._arrays import Array, as_numbers, shown, single_blas_thread
+from metakel._arrays import TINY, Array, as_number, as_numbers, shown, single_blas_thread
 from metakel._files import Format, Functions, decode, encode, write_file
 from metakel.charts import text_card
 from metakel.curves import CurveModel
 from metakel.errors import InputError, ShapeError
-from metakel.gp.processes import ColdProcess, LearnedProcess, LevelAndScale, TaskProcess
+from metakel.gp.processes import (
+    ColdProcess,
+    LearnedProcess,
+    LevelAndScale,
+    PastProcess,
+    TaskProcess,
+)
 from metakel.gp.success import SuccessChance
 from metakel.kernels import KernelSum
 from metakel.optimize.acquisition import Acquisition
@@ -26,19 +32,95 @@ from metakel.optimize.mixture import Mixture
 from metakel.optimize.model import LOADERS, BestRuns
 from metakel.optimize.optimizer import Optimizer
 from metakel.optimize.outcomes import OutputScale
-from metakel.optimize.replays import RegretCalibration, RegretScores
+from metakel.optimize.replays import RegretCalibration
 from metakel.optimize.task_prior import TaskPrior
-from metakel.priors.confidence import Calibration, ConfidenceBand, prior_kernel
-from metakel.priors.heldout import NOISE_RATIOS, HeldOut
-from metakel.priors.info import Beside, PastOutputs, PriorInfo, Replays
+from metakel.priors.confidence import Calibration, ConfidenceBand, PastOutputs, prior_kernel
+from metakel.priors.principal import NOISE_RATIOS, HeldOut
+from metakel.priors.regret_calibration import Replays, replay_imagined
 from metakel.priors.summary import Explanation, explain, summary
 from metakel.search import CandidateTable, Domain, SearchSpace
 from metakel.space import Categorical, Fixed, Parameter, Space
 from metakel.space.configurations import storable
 
 FORMAT = Format("metakel.Prior", version=3, noun="prior")
+# Initial weight of the cold start beside what was learned; evidence moves it from there.
+COLD_WEIGHT = 0.05
+FEWEST_BOUNDED = 4  # tasks that vary, of which half are left out to bound norms
 # A table reaches a little beyond what was recorded of others like it: 5 % of the range on [-1, 1].
 SLIGHTLY = 0.1
+UNREPLAYED = "the prior was learned without replays on past tasks; learn it again"
+
+
+@dataclass(frozen=True, eq=False)
+class PriorInfo:
+    """Where a prior comes from: names of the tasks, runs, output, and what was found in them.
+
+    ``source`` is a digest of the runs themselves. Unlike what is learned from them, it does not
+    depend on how a machine rounds.
+    """
+
+    tasks: tuple[str, ...]
+    runs: int
+    output: str
+    minimize: bool
+    constant: tuple[str, ...] = ()
+    set_aside: tuple[str, ...] = ()  # tasks that agree with no others
+    winsorized: int = 0
+    lam: str = "cv"
+    mean: bool = True
+    notes: tuple[str, ...] = ()
+    output_range: tuple[float, float] | None = None  # smallest and largest output
+    log_floor: float = 0.0  # positive where logarithms are learned; smaller values count as this
+    source: str = ""
+    model: str = ""  # of the library, whose parameters have other spellings
+    tried_first: tuple[Mapping[str, Any], ...] = ()  # configurations measured on past tasks
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch("([0-9a-f]{16})?", self.source):
+            raise InputError(f"source is {self.source!r}; expected 16 hexadecimal digits")
+        as_number("log_floor", self.log_floor, 0)
+
+    @property
+    def origin(self) -> str:
+        """Numbers of tasks and runs, in words."""
+        tasks = "1 task" if len(self.tasks) == 1 else f"{len(self.tasks)} tasks"
+        return f"{tasks}, {self.runs} run{'s' * (self.runs != 1)}"
+
+    @property
+    def varying(self) -> int:
+        """How many tasks were learned from."""
+        return len(self.tasks) - len(self.constant) - len(self.set_aside)
+
+    @property
+    def unbounded(self) -> str:
+        """Why a prior without a bound of the norm has none."""
+        if self.varying >= FEWEST_BOUNDED:
+            return "priors of the library are kept without it"
+        return f"it takes at least {FEWEST_BOUNDED} tasks that vary. Learned from: {self.varying}"
+
+
+@dataclass(frozen=True, eq=False)
+class FromLibrary:
+    """A process of the library beside that of one's own history."""
+
+    task_gp: LearnedProcess
+    noise_ratio: tuple[float, ...]  # weights of the noise ratios
+    weight: float  # at first, among what was learned
+
+    def __post_init__(self) -> None:
+        as_number("weight", self.weight, 0, 1)
+        as_numbers("noise_ratio", self.noise_ratio, (len(NOISE_RATIOS),), low=TINY)
+
+
+@dataclass(frozen=True, eq=False)
+class Beside:
+    """What stands beside what one's own history taught, until values decide."""
+
+    cold_weight: float = COLD_WEIGHT  # of the cold start, at first
+    library: FromLibrary | None = None
+
+    def __post_init__(self) -> None:
+        as_number("cold_weight", self.cold_weight, 0, 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,19 +167,18 @@ class Prior:
     replays: Replays | None = None
 
     def __post_init__(self) -> None:
-        d0, info = self.space.d0, self.info
+        d0, info, best = self.space.d0, self.info, self.best_runs
         as_numbers("heldout.tasks", self.heldout.tasks, below=max(info.varying, 0))
-        known = None if self.beside.library is None else self.beside.library.task_gp
-        bases = [part.basis for part in (self.task_gp, known, self.success) if part is not None]
-        if self.calibration is not None:
-            bases.append(self.calibration.task_gp.basis)
+        found = (self.beside.library, self.calibration)
+        learned = [self.task_gp, *(part.task_gp for part in found if part is not None)]
+        bases = [part.basis for part in (*learned, self.success) if part is not None]
         inputs = [len(basis.shared.lengthscales) for basis in bases]
-        if self.best_runs is not None:
-            inputs.append(self.best_runs.X.shape[1])
+        if best is not None:
+            inputs.append(best.X.shape[1])
         # Replays may be of tasks that were left out of learning.
-        if self.best_runs is not None and not set(self.best_runs.tasks) <= set(info.tasks):
-            found = shown(self.best_runs.tasks)
-            raise InputError(f"best_runs.tasks are {found}; expected names of past tasks")
+        if best is not None and not set(best.tasks) <= set(info.tasks):
+            names = shown(best.tasks)
+            raise InputError(f"best_runs.tasks are {names}; expected names of past tasks")
         if self.past is not None:
             inputs += [output.history.d0 for output in self.past.outputs.values()]
         assert self.portfolio.shape[1] == d0  # refused where it is no point
@@ -114,15 +195,11 @@ class Prior:
 
     def renamed(self, names: Mapping[str, str]) -> Prior:
         """The same prior with other names of parameters, by their names here."""
-        space = self.space.renamed(names)
-        best = self.best_runs
+        space, best = self.space.renamed(names), self.best_runs
+        best = best and replace(best, points=tuple(space.decode(best.X)))
         first = tuple({names.get(n, n): v for n, v in x.items()} for x in self.info.tried_first)
-        return replace(
-            self,
-            space=space,
-            best_runs=best and replace(best, points=tuple(space.decode(best.X))),
-            info=replace(self.info, tried_first=first),
-        )
+        info = replace(self.info, tried_first=first)
+        return replace(self, space=space, best_runs=best, info=info)
 
     @property
     def portfolio(self) -> Array:
@@ -140,18 +217,17 @@ class Prior:
         return self.task_gp is not None and self.heldout.helps
 
     @property
-    def task_processes(self) -> tuple[tuple[TaskProcess, ...], tuple[float, ...]]:
+    def task_processes(self) -> tuple[tuple[PastProcess, ...], tuple[float, ...]]:
         """The learned GPs at each noise ratio, and the cold start, with their initial weights."""
-        cold: TaskProcess = ColdProcess.typical(self.space.d0)
+        cold = ColdProcess.typical(self.space.d0)
         if not self.helps:
             return (cold,), (1.0,)
-        parts = [(self._learned, self.heldout.noise_ratio, 1.0)]
-        if self.beside.library is not None:
-            other = self.beside.library
-            parts = [(self._learned, self.heldout.noise_ratio, 1 - other.weight)]
+        other, cold_weight = self.beside.library, self.beside.cold_weight
+        own = 1.0 if other is None else 1 - other.weight
+        parts = [(self._learned, self.heldout.noise_ratio, own)]
+        if other is not None:
             parts.append((other.task_gp, other.noise_ratio, other.weight))
-        learned = tuple(gp.with_noise_ratio(ratio) for gp, *_ in parts for ratio in NOISE_RATIOS)
-        cold_weight = self.beside.cold_weight
+        learned = tuple(replace(gp, noise_ratio=r) for gp, *_ in parts for r in NOISE_RATIOS)
         warm = 1 - cold_weight
         weights = tuple(warm * share * weight for _, ratios, share in parts for weight in ratios)
         if cold_weight == 0:
@@ -248,15 +324,14 @@ class Prior:
                 "fixed or new parameters or ranges, and candidates: leave the other rows out "
                 "instead"
             )
+        wider, allowed = self._wider(space), bool(extrapolate)
         domain: Domain
         if candidates is not None:
             domain = _candidate_table(candidates, self.space, extrapolate)
         else:
-            domain = self._domain(space, dict(fixed or {}), bool(extrapolate), tuple(new))
+            domain = self._domain(space, dict(fixed or {}), allowed, tuple(new), wider)
         return Optimizer(
-            self.task_model(
-                delta=delta, extrapolate=bool(extrapolate), new=new, choices=self._wider(space)
-            ),
+            self.task_model(delta=delta, extrapolate=allowed, new=new, choices=wider),
             domain,
             rng=rng,
             seed=seed,
@@ -273,6 +348,7 @@ class Prior:
         fixed: dict[str, Any],
         extrapolate: bool,
         new: tuple[Parameter, ...],
+        wider: tuple[Categorical, ...],
     ) -> SearchSpace:
         names = {p.name for p in new}
         for name in names:
@@ -280,7 +356,7 @@ class Prior:
                 raise InputError(f"parameter {name!r} is not new: past tasks have it")
         past = tuple(p for p in self.space.parameters if p.name not in names)
         chosen = past if space is None else space.parameters
-        known = self._known(self._wider(space), new)
+        known = self._known(wider, new)
         landmarks = None if self.task_gp is None else self.task_gp.basis.landmarks
         if landmarks is not None and known is not self.space:
             places, added = self._places(known)
@@ -339,17 +415,18 @@ class Prior:
 
         Of ``choices`` some are new: these parameters have more of them than in the past.
         """
-        processes, weights = self.task_processes
-        options = {}
-        if new:
-            d_new, options = Space(tuple(new)).d0, {"new": Space(tuple(new)).to_dict()}
-            processes = tuple(process.with_new_inputs(d_new) for process in processes)
+        past, weights = self.task_processes
+        spaces = {n: Space(tuple(p)) for n, p in (("new", new), ("choices", choices)) if p}
+        stored = {name: found.to_dict() for name, found in spaces.items()}
         known = self._known(choices, new)
-        if choices:
-            options["choices"] = Space(tuple(choices)).to_dict()
-            places, added = self._places(known)
-            processes = tuple(process.with_new_choices(places, added) for process in processes)
-        reason = self._unlike_the_past(extrapolate, new, choices)
+        processes: tuple[TaskProcess, ...] = past
+        if spaces:
+            d_new, (places, added) = spaces["new"].d0 if new else 0, self._places(known)
+            processes = tuple(process.widened(d_new, places, added) for process in past)
+        reason = "values beyond the recorded ranges are allowed" if extrapolate else ""
+        values = (f"{p.name} {v}" for p in choices for v in p.values[self.space[p.name].width :])
+        if unseen := [*(p.name for p in new), *values]:
+            reason = f"no past task had {', '.join(unseen)}"
         return Mixture.of(
             TaskPrior(
                 processes,
@@ -357,42 +434,20 @@ class Prior:
                 self.model,
                 known.d0,
                 refits=not self.helps,
-                store=partial(self._stored, delta=delta, extrapolate=extrapolate, **options),
-                regret=reason or self._regret,
+                store=partial(self._stored, delta=delta, extrapolate=extrapolate, **stored),
+                regret=reason or self.certificate or UNREPLAYED,
                 delta=delta,
                 output_range=self.scale.range(*self.output_range),
-                best_runs=None if new or choices else self.best_runs,
-                success=None if new or choices else self.success,
-                portfolio=None if new or choices else self.portfolio,
-                emulated=self._emulated,
+                best_runs=None if unseen else self.best_runs,
+                success=None if unseen else self.success,
+                portfolio=None if unseen else self.portfolio,
+                emulated=partial(replay_imagined, self),
             )
         )
-
-    def _emulated(self, rows: Array) -> RegretScores:
-        """Scores of replays on tasks drawn from this prior, with values at these rows (n, d0)."""
-        # Replays are made with priors, so they are above this module and loaded when needed.
-        replays = import_module("metakel.priors.regret_calibration")
-        found: RegretScores = replays.replay_imagined(self, rows.tobytes())
-        return found
 
     def _stored(self, **options: Any) -> dict[str, Any]:
         """The JSON form of a model with these options of `task_model`."""
         return {"prior": encode(self), **options}
-
-    def _unlike_the_past(
-        self, extrapolate: bool, new: Sequence[Parameter], choices: Sequence[Categorical]
-    ) -> str:
-        """Why past tasks cannot vouch for a task; empty where they may."""
-        values = (f"{p.name} {v}" for p in choices for v in p.values[self.space[p.name].width :])
-        if unknown := [*(p.name for p in new), *values]:
-            return f"no past task had {', '.join(unknown)}"
-        return "values beyond the recorded ranges are allowed" if extrapolate else ""
-
-    @property
-    def _regret(self) -> RegretCalibration | str:
-        if self.certificate is None:
-            return "the prior was learned without replays on past tasks; learn it again"
-        return self.certificate
 
     @property
     def output_range(self) -> tuple[float, float]:
@@ -435,7 +490,13 @@ class Prior:
     def save(self, path: str | Path) -> None:
         """Write one versioned JSON file."""
         for parameter in self.space.parameters:
-            _check_storable(parameter)
+            values = parameter.to_dict()
+            odd = [v for v in values.get("values", (values.get("value"),)) if not storable(v)]
+            if odd:
+                raise InputError(
+                    f"parameter {parameter.name!r} has the value {odd[0]!r}, which a file cannot "
+                    "hold; expected numbers, text, true and false, or tuples of them"
+                )
         write_file(path, FORMAT.dump(encode(self)))
 
     @staticmethod
@@ -463,44 +524,29 @@ def _candidate_table(candidates: Any, space: Space, extrapolate: bool | None) ->
     """
     rows = space.rows(candidates)
     Z = space.encode(rows, extrapolate=extrapolate is not False)
-    if extrapolate is None:
-        far = np.abs(Z) > 1 + SLIGHTLY
+    far = np.abs(Z) > 1 + SLIGHTLY
+    if extrapolate is None and far.any():
         counts = {name: int(far[:, space.columns[name]].any(axis=1).sum()) for name in space.free}
-        if any(counts.values()):
-            named = ", ".join(f"{name} ({count})" for name, count in counts.items() if count)
-            warnings.warn(
-                f"{int(far.any(axis=1).sum())} of {len(Z)} candidates lie beyond the recorded "
-                f"ranges of {named}; what the prior says there is a guess. extrapolate=True "
-                "accepts them, extrapolate=False refuses them",
-                stacklevel=3,
-            )
-    return CandidateTable.of(rows, Z, space)
-
-
-def _check_storable(parameter: Parameter) -> None:
-    values = parameter.to_dict()
-    odd = [v for v in values.get("values", (values.get("value"),)) if not storable(v)]
-    if odd:
-        raise InputError(
-            f"parameter {parameter.name!r} has the value {odd[0]!r}, which a file cannot hold; "
-            "expected numbers, text, true and false, or tuples of them"
+        named = ", ".join(f"{name} ({count})" for name, count in counts.items() if count)
+        warnings.warn(
+            f"{int(far.any(axis=1).sum())} of {len(Z)} candidates lie beyond the recorded ranges "
+            f"of {named}; what the prior says there is a guess. extrapolate=True accepts them, "
+            "extrapolate=False refuses them",
+            stacklevel=3,
         )
+    return CandidateTable.of(rows, Z, space)
 
 
 @single_blas_thread
 def _load_model(data: Mapping[str, Any], functions: object = None) -> Mixture:
     """Inverse of what `Prior.task_model` stores."""
     prior = decode(Prior, data["prior"], "prior")
+    unseen: dict[str, Any] = {
+        name: Space.from_dict(data[name]).parameters for name in ("new", "choices") if name in data
+    }
     return prior.task_model(
-        delta=float(data["delta"]),
-        extrapolate=bool(data["extrapolate"]),
-        new=_stored_parameters(data, "new"),
-        choices=_stored_parameters(data, "choices"),
+        delta=float(data["delta"]), extrapolate=bool(data["extrapolate"]), **unseen
     )
-
-
-def _stored_parameters(data: Mapping[str, Any], name: str) -> tuple[Any, ...]:
-    return Space.from_dict(data[name]).parameters if name in data else ()
 
 
 LOADERS[Mixture.kind] = _load_model

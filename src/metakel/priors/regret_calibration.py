@@ -17,27 +17,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from metakel._arrays import Array, check_choice
+from metakel._arrays import Array
 from metakel.data import History, Task
-from metakel.errors import InputError
+from metakel.errors import InputError, ShapeError
 from metakel.gp.averages import MixtureWeights, mixture_weights
 from metakel.gp.factor import Factor
-from metakel.gp.processes import PointCache, TaskProcess
+from metakel.gp.processes import PastProcess, PointCache
 from metakel.kernels.nystrom import spread_rows
 from metakel.optimize import Mixture, Optimizer, Trial
 from metakel.optimize.optimizer import rehearse
 from metakel.optimize.replays import Basis, RegretCalibration, RegretScores
-from metakel.optimize.task_prior import TaskPrior
-from metakel.priors.info import EVALUATIONS, Replays, random_regret
-from metakel.priors.prior import Prior
 from metakel.priors.standardize import winsorize
 from metakel.search import Domain, SearchSpace, candidates
 from metakel.search.domain import distinct_points
+
+if TYPE_CHECKING:
+    from metakel.priors.prior import Prior
 
 WAYS = ("folds", "exact", "none")
 FOLDS = 5
@@ -52,34 +52,8 @@ KEPT_TABLES, KEPT_ROWS = 10, 10  # of each, to compare other tables with
 RESOLUTION = 0.02  # differences below this share of the scale are not told apart
 FEWEST_ROWS, FEWEST_TASKS = 2, 4
 
-Learn = Callable[[History], Prior]
+Learn = Callable[[History], "Prior"]
 Progress = Callable[[int, int], None]
-
-
-def calibrate_folds(
-    history: History, learn: Learn, progress: Progress | None = None, workers: int = 1
-) -> tuple[RegretCalibration, Replays | None]:
-    """Every task is replayed with a prior learned from the tasks of the other folds."""
-    if len(history) < FEWEST_TASKS:
-        return without_scores(history, f"fewer than {FEWEST_TASKS} past tasks"), None
-    replayed = spread_rows(np.array(_calibrating(history)), TABLE_TASKS)
-    count = FOLDS if len(history) <= MANY else 1
-    folds = [replayed[k::count].tolist() for k in range(count)]
-    parts = [
-        (replace(history, tasks=tuple(t for s, t in enumerate(history) if s not in set(fold))),)
-        for fold in folds
-    ]
-    priors = list(_spread_out(learn, parts, workers))
-    jobs = [(prior, history[s]) for prior, fold in zip(priors, folds, strict=True) for s in fold]
-    return _calibration(history, jobs, "folds", progress, workers)
-
-
-def calibrate_split(
-    prior: Prior, history: History, progress: Progress | None = None, workers: int = 1
-) -> tuple[RegretCalibration, Replays | None]:
-    """Replay a prior on tasks from which it was not learned: exact, if tasks are exchangeable."""
-    jobs = [(prior, history[s]) for s in _calibrating(history)]
-    return _calibration(history, jobs, "exact", progress, workers)
 
 
 def without_scores(history: History, reason: str) -> RegretCalibration:
@@ -97,20 +71,25 @@ def taught_and_measured(history: History) -> tuple[History, History]:
     return replace(history, tasks=history.tasks[::2]), replace(history, tasks=history.tasks[1::2])
 
 
-def check_way(certify: str | bool) -> str:
-    """As a name; True is "folds" and False is "none"."""
-    way = ("folds" if certify else "none") if isinstance(certify, bool) else certify
-    check_choice("certify", way, WAYS)
-    return way
-
-
-def _calibration(
+def calibrate(
     history: History,
-    jobs: Sequence[tuple[Prior, Task]],
-    basis: Basis,
-    progress: Progress | None,
-    workers: int,
+    prior: Prior,
+    learn: Learn | None,
+    progress: Progress | None = None,
+    workers: int = 1,
 ) -> tuple[RegretCalibration, Replays | None]:
+    """Replay every task with a prior that ``learn`` learns from the tasks of the other folds.
+
+    Without it, replay ``prior``, which was learned from other tasks: exact, if these are
+    exchangeable.
+    """
+    if learn is not None and len(history) < FEWEST_TASKS:
+        return without_scores(history, f"fewer than {FEWEST_TASKS} past tasks"), None
+    basis: Basis = "exact" if learn is None else "folds"
+    if learn is None:
+        jobs = [(prior, history[s]) for s in _calibrating(history)]
+    else:
+        jobs = _jobs_in_folds(history, learn, workers)
     if not jobs:
         reason = "no past task has several runs, so none can be replayed"
         return without_scores(history, reason), None
@@ -125,42 +104,34 @@ def _calibration(
             found.append(replay)
             if progress is not None:
                 progress(len(found), total)
-    sizes = [len(X) for _, X, _ in tables]
+    points = int(np.median([len(X) for _, X, _ in tables]))
+    scores = _scores(found[: len(tables)], basis, TABLE_HORIZON, points)
+    kept = [tables[i][1] for i in spread_rows(np.arange(len(tables)), KEPT_TABLES)]
+    fewest = min(KEPT_ROWS, *map(len, kept))  # as many rows of every table
+    rows = np.array([spread_rows(X, KEPT_ROWS)[:fewest] for X in kept]).round(4)
     calibration = RegretCalibration(
-        replace(
-            _scores(found[: len(tables)], basis, TABLE_HORIZON, int(np.median(sizes))),
-            rows=_some_rows([X for _, X, _ in tables]),
-        ),
+        replace(scores, rows=rows),
         _scores(found[len(tables) :], "emulated", SPACE_HORIZON),
         _spread(history),
     )
-    names = [task.name for _, task in jobs]
-    values = [y for _, _, y in tables]
-    return calibration, _replays(names, values, found[: len(tables)])
-
-
-def _some_rows(tables: Sequence[Array]) -> Array:
-    """(j, k, d0) as many of every table."""
-    kept = spread_rows(np.arange(len(tables)), KEPT_TABLES)
-    fewest = min(len(tables[i]) for i in kept)
-    found = [spread_rows(tables[i], KEPT_ROWS)[: min(fewest, KEPT_ROWS)] for i in kept]
-    return np.array(found).round(4)
-
-
-def _replays(
-    names: Sequence[str], values: Sequence[Array], found: Sequence[TaskScore]
-) -> Replays | None:
-    """The regret of all tasks whose values vary, in units of their spread."""
-    varying = [i for i, y in enumerate(values) if np.ptp(y) > 0]
+    varying = [i for i, (_, _, y) in enumerate(tables) if np.ptp(y) > 0]
     if not varying:
-        return None
-    regret, random = (np.zeros((len(varying), EVALUATIONS)) for _ in range(2))
+        return calibration, None
+    regret, random = np.zeros((2, len(varying), EVALUATIONS))
     for row, i in enumerate(varying):
-        spread = float(values[i].std())
-        seen = found[i].regret[:EVALUATIONS]
-        regret[row, : len(seen)] = np.array(seen) / spread
-        random[row] = random_regret(values[i] / spread, EVALUATIONS)
-    return Replays(tuple(names[i] for i in varying), regret, random)
+        y, seen = tables[i][2], found[i].regret[:EVALUATIONS]
+        regret[row, : len(seen)] = np.array(seen) / float(y.std())
+        random[row] = random_regret(y / float(y.std()), EVALUATIONS)
+    return calibration, Replays(tuple(jobs[i][1].name for i in varying), regret, random)
+
+
+def _jobs_in_folds(history: History, learn: Learn, workers: int) -> list[tuple[Prior, Task]]:
+    replayed = spread_rows(np.array(_calibrating(history)), TABLE_TASKS)
+    count = FOLDS if len(history) <= MANY else 1
+    folds = [replayed[k::count].tolist() for k in range(count)]
+    rests = [tuple(t for s, t in enumerate(history) if s not in set(fold)) for fold in folds]
+    priors = _spread_out(learn, [(replace(history, tasks=rest),) for rest in rests], workers)
+    return [(prior, history[s]) for prior, fold in zip(priors, folds, strict=True) for s in fold]
 
 
 def _scores(
@@ -172,12 +143,12 @@ def _scores(
     regrets, shapes = np.full((2, len(found), horizon), np.nan)
     for i, replay in enumerate(found):
         kept = len(replay.shapes)
-        regrets[i, :kept] = rounded(replay.regret[:kept])
-        shapes[i, :kept] = rounded(replay.shapes)
+        regrets[i, :kept] = _rounded(replay.regret[:kept])
+        shapes[i, :kept] = _rounded(replay.shapes)
     return RegretScores(scores, np.sort(lasting), basis, horizon, points, regrets, shapes)
 
 
-def rounded(values: Sequence[float]) -> list[float]:
+def _rounded(values: Sequence[float]) -> list[float]:
     """To six digits, as much as a file needs."""
     return [float(f"{value:.6g}") for value in values]
 
@@ -198,7 +169,62 @@ def _spread_out(
     yield from Parallel(workers, return_as="generator")(delayed(work)(*job) for job in jobs)
 
 
-# Replays
+EVALUATIONS = 20  # of a replay that are kept
+EXHAUSTED = 1e-12  # whoever tries all rows finds the best
+
+
+@dataclass(frozen=True, eq=False)
+class Replays:
+    """Regret on past tasks, each searched with a prior that was learned from others.
+
+    In units of the standard deviation of the task's recorded values, over its recorded rows.
+
+    Parameters
+    ----------
+    tasks : h names
+    regret : (h, T) array
+        Of the prior's optimizer, after 1, 2, ..., T values.
+    random : (h, T) array
+        Of random search, on average.
+    """
+
+    tasks: tuple[str, ...]
+    regret: Array
+    random: Array
+
+    def __post_init__(self) -> None:
+        if not self.regret.shape == self.random.shape == (len(self.tasks), self.regret.shape[-1]):
+            raise ShapeError(
+                f"replays of {len(self.tasks)} tasks have shapes {self.regret.shape} and "
+                f"{self.random.shape}; expected a row for every task in both"
+            )
+
+    @property
+    def worse_than_random(self) -> tuple[str, ...]:
+        """Tasks on which random search was better on average over all values."""
+        worse = self.regret.mean(axis=1) > self.random.mean(axis=1)
+        return tuple(name for name, is_worse in zip(self.tasks, worse, strict=True) if is_worse)
+
+    @property
+    def evaluations(self) -> int:
+        """For how many evaluations every task has recorded rows to choose from, one to spare."""
+        return max(int((self.random > EXHAUSTED).all(axis=0).sum()), 1)
+
+    def within(self, share: float, evaluations: int) -> float:
+        """Regret that this share of the tasks does not exceed after so many evaluations."""
+        return float(np.quantile(self.regret[:, evaluations - 1], share, method="higher"))
+
+
+def random_regret(y: Array, evaluations: int) -> Array:
+    """(T,) expected regret of rows drawn without repetition, exactly."""
+    order, n, regret = np.sort(y), len(y), np.zeros(evaluations)
+    below, chance = np.arange(n + 1, dtype=np.float64), np.ones(n + 1)
+    # P(best of t is at most the i-th smallest) = C(i, t) / C(n, t), by a running product.
+    for k in range(evaluations):
+        if k < n:
+            chance *= np.maximum(below - k, 0) / (n - k)
+        regret[k] = order[-1] - np.diff(chance) @ order
+    return regret
 
 
 class TaskScore(NamedTuple):
@@ -236,9 +262,13 @@ def replay_draw(prior: Prior, task: Task, number: int) -> TaskScore:
     return _replay(prior, candidates(pool, repeat=False), emulated, highest, SPACE_HORIZON)
 
 
+def replay_imagined(prior: Prior, X: Array) -> RegretScores:
+    """On tasks drawn from the prior, with values at the rows ``X`` (n, d0) of a new table."""
+    return _replay_imagined(prior, X.tobytes())
+
+
 @lru_cache(maxsize=8)
-def replay_imagined(prior: Prior, rows: bytes) -> RegretScores:
-    """On tasks drawn from the prior, with values at the rows (n, d0) of a new table."""
+def _replay_imagined(prior: Prior, rows: bytes) -> RegretScores:
     X, found = np.frombuffer(rows).reshape(-1, prior.space.d0), list[TaskScore]()
     for number in range(NEW_TABLE_DRAWS):
         rng = np.random.default_rng([number, len(X)])
@@ -278,22 +308,8 @@ def _replay(
 def replayed_model(prior: Prior, horizon: int) -> Mixture:
     """The model of a prior, which keeps the shapes."""
     empty = RegretScores(np.empty(0), np.empty(0), "folds", horizon)
-    processes, weights = prior.task_processes
-    return Mixture.of(
-        TaskPrior(
-            processes,
-            weights,
-            prior.model,
-            prior.space.d0,
-            refits=not prior.helps,
-            regret=RegretCalibration(empty, empty, 1.0),
-            success=prior.success,
-            portfolio=prior.portfolio,
-        )
-    )
-
-
-# Which tasks
+    rule = prior.task_model().prior
+    return Mixture.of(replace(rule, regret=RegretCalibration(empty, empty, 1.0)))
 
 
 def _calibrating(history: History) -> list[int]:
@@ -322,7 +338,7 @@ FEATURES = 512
 # Draws of a fitted process are too smooth and too sure. They deviate from its mean, and from what
 # neighbouring runs allow, by so many times what these say.
 INFLATION = 2.0
-DENSE = 0.05  # lengthscales between neighbours
+DENSE = 0.05  # lengthscales between neighbours, so that nothing much happens between runs
 STICKING_OUT = 0.9  # so many of the runs that are beyond all around them are not further beyond
 # The median size of the difference of two values with independent noise of size 1.
 MEDIAN_DIFFERENCE = 0.9539
@@ -342,14 +358,12 @@ def emulate(prior: Prior, task: Task, rng: np.random.Generator) -> Objective:
     drawn, runs = _posterior_draw(prior, task, rng), Neighbors.of(task, shared.lengthscales)
     if runs is None:
         return drawn
-    noise_std = min(drawn.noise_std, runs.noise_std)
-    if not runs.dense:
-        return Objective(drawn.function, noise_std)
 
     def near_the_runs(Z: Array) -> Array:
         return np.asarray(np.clip(drawn.function(Z), *runs.range_at(Z)))
 
-    return Objective(near_the_runs, noise_std)
+    function = near_the_runs if runs.distance <= DENSE else drawn.function
+    return Objective(function, min(drawn.noise_std, runs.noise_std))
 
 
 def imagine(prior: Prior, rng: np.random.Generator) -> Objective:
@@ -404,11 +418,6 @@ class Neighbors:
             float(np.median(np.asarray(far)[:, 0])),
         )
 
-    @property
-    def dense(self) -> bool:
-        """Whether nothing much happens between runs."""
-        return self.distance <= DENSE
-
     def range_at(self, Z: Array) -> tuple[Array, Array]:
         """(n,) the smallest and the largest value that a function may have at the points."""
         near = self.nearest(Z)
@@ -425,11 +434,7 @@ def _sticking_out(beyond: Array) -> Array:
 
 
 def _posterior_draw(prior: Prior, task: Task, rng: np.random.Generator) -> Objective:
-    """A function (n, d0) -> (n,) drawn from the posterior of the prior given the task's runs.
-
-    Process and scale are drawn by their posterior weights, then a function by Matheron's rule: a
-    draw of the prior, plus what conditioning adds to explain the runs.
-    """
+    """Drawn given the task's runs, by Matheron's rule: a path of the prior, and a correction."""
     from scipy.linalg import cho_solve
 
     rows = spread_rows(np.arange(task.n), ROWS)
@@ -461,15 +466,13 @@ def _drawn(mix: MixtureWeights, rng: np.random.Generator) -> tuple[int, float]:
 
 
 def _prior_path(
-    process: TaskProcess, level_variance: float, rng: np.random.Generator
+    process: PastProcess, level_variance: float, rng: np.random.Generator
 ) -> Callable[[PointCache], Array]:
-    """A draw of h ~ GP(0, k + level_variance); the Matern part by random Fourier features.
-
-    Its spectral density is a multivariate t distribution with 5 degrees of freedom.
-    """
+    """A draw of h ~ GP(0, k + level_variance); the Matern part by random Fourier features."""
     shared, weight = process.stationary
     variance, d0 = weight * shared.signal, len(shared.lengthscales)
     frequencies = rng.standard_normal((FEATURES, d0))
+    # The spectral density is a multivariate t distribution with 5 degrees of freedom.
     frequencies *= np.sqrt(5 / rng.chisquare(5, size=(FEATURES, 1)))
     phases = rng.uniform(0, 2 * np.pi, FEATURES)
     amplitudes = rng.standard_normal(FEATURES) * np.sqrt(2 * variance / FEATURES)

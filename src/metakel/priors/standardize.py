@@ -19,7 +19,7 @@ from metakel.data import History, Task
 from metakel.errors import InputError, ShapeError
 from metakel.kernels.nystrom import spread_rows
 from metakel.optimize.outcomes import OutputScale
-from metakel.space import Fixed, Float, Parameter, Space
+from metakel.space import Fixed, Float, Space
 
 PERCENTAGES = ("percent", "percentage", "pct")
 CLEARLY_PERCENT = 2.0  # a value above 1, but not of a share of 100
@@ -121,13 +121,9 @@ def rescaled(history: History, scale: OutputScale) -> History:
     plain = OutputScale(scale.minimize)
 
     def seen(task: Task) -> Task:
-        values = plain.from_model(task.y)
-        noise = task.noise_std
-        return replace(
-            task,
-            y=scale.to_model(values),
-            noise_std=None if noise is None else scale.noise(values, noise),
-        )
+        values, noise = plain.from_model(task.y), task.noise_std
+        noise = None if noise is None else scale.noise(values, noise)
+        return replace(task, y=scale.to_model(values), noise_std=noise)
 
     return replace(history, tasks=tuple(seen(task) for task in history))
 
@@ -169,11 +165,11 @@ def with_space(history: History, space: Space | None) -> tuple[History, Space]:
         return history, history.space
     pooled = np.concatenate([task.X for task in history])
     if space is None:
-        parameters: list[Parameter] = []
-        for i, column in enumerate(pooled.T):
-            low, high = float(column.min()), float(column.max())
-            name = f"x{i}"
-            parameters.append(Float(name, low, high) if low < high else Fixed(name, low))
+        ends = zip(pooled.min(axis=0).tolist(), pooled.max(axis=0).tolist(), strict=True)
+        parameters = (
+            Float(f"x{i}", low, high) if low < high else Fixed(f"x{i}", low)
+            for i, (low, high) in enumerate(ends)
+        )
         space = Space(tuple(parameters))
     if len(space.names) != history.d0:
         raise ShapeError(
@@ -222,29 +218,20 @@ class StandardizedTasks:
 
 def standardize(history: History) -> StandardizedTasks:
     """Take level and scale out of every past task."""
-    X, z, means, spreads, names = [], [], [], [], []
-    constant, winsorized = [], 0
-    for task in history:
-        y = winsorize(task.y)
-        spread = float(y.std())
-        if spread <= ROUNDING * float(np.abs(y).max()):
-            constant.append(task.name)
-            continue
-        winsorized += int((y > task.y).sum())
-        X.append(task.X)
-        z.append((y - y.mean()) / spread)
-        means.append(float(y.mean()))
-        spreads.append(spread)
-        names.append(task.name)
+    raised = [winsorize(task.y) for task in history]
+    pairs = list(zip(history, raised, strict=True))
+    kept = [(t, y) for t, y in pairs if float(y.std()) > ROUNDING * float(np.abs(y).max())]
+    means, spreads = np.array([(y.mean(), y.std()) for _, y in kept]).reshape(-1, 2).T
+    names = tuple(task.name for task, _ in kept)
     return StandardizedTasks(
-        X,
-        z,
-        np.array(means),
-        np.array(spreads),
-        tuple(names),
-        tuple(constant),
-        winsorized,
-        noise_ratios([task for task in history if task.name not in constant]),
+        [task.X for task, _ in kept],
+        [(y - mean) / spread for (_, y), mean, spread in zip(kept, means, spreads, strict=True)],
+        means,
+        spreads,
+        names,
+        tuple(task.name for task in history if task.name not in names),
+        sum(int((y > task.y).sum()) for task, y in kept),
+        noise_ratios([task for task, _ in kept]),
     )
 
 
@@ -284,8 +271,13 @@ def without_failures(history: History) -> tuple[History, str]:
     pairs = [(task, f) for task, f in zip(history, failures, strict=True) if f.any()]
     if not pairs or lie_together([(task.X, failed) for task, failed in pairs]):
         return history, ""
+
+    def without(task: Task, rows: NDArray[np.bool_]) -> Task:
+        noise = None if task.noise_std is None else task.noise_std[~rows]
+        return replace(task, X=task.X[~rows], y=task.y[~rows], noise_std=noise)
+
     kept = [
-        _without(task, failed) if failed.any() else task
+        without(task, failed) if failed.any() else task
         for task, failed in zip(history, failures, strict=True)
     ]
     count = sum(int(failed.sum()) for _, failed in pairs)
@@ -294,11 +286,6 @@ def without_failures(history: History) -> tuple[History, str]:
         "failed, and left out"
     )
     return replace(history, tasks=tuple(kept)), note
-
-
-def _without(task: Task, rows: NDArray[np.bool_]) -> Task:
-    noise = None if task.noise_std is None else task.noise_std[~rows]
-    return replace(task, X=task.X[~rows], y=task.y[~rows], noise_std=noise)
 
 
 def _far_minimum(y: Array) -> NDArray[np.bool_]:

@@ -8,7 +8,7 @@ of all principal functions add up.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from math import isinf
@@ -20,8 +20,7 @@ from metakel._arrays import Array
 from metakel.charts import LEARNED, Axis, SvgChart, card, short, table
 from metakel.errors import first_of
 from metakel.gp.processes import LearnedProcess
-from metakel.priors.heldout import NEEDED_LOG_SCORE
-from metakel.priors.principal import LEADING
+from metakel.priors.principal import LEADING, NEEDED_LOG_SCORE
 from metakel.space import Categorical, Space
 
 if TYPE_CHECKING:
@@ -63,55 +62,65 @@ class Explanation:
     differences: dict[str, float]
     curves: tuple[Curve, ...] = field(repr=False)
 
+    @property
+    def _rows(self) -> list[tuple[str, float, float]]:
+        """Names with both shares, the largest first."""
+        rows = [(name, share, self.differences[name]) for name, share in self.common.items()]
+        return sorted(rows, key=lambda row: -row[1] - row[2])
+
     def __str__(self) -> str:
         width = max(len(name) for name in self.common)
         lines = [f"  {'parameter':{width}}  common shape  differences"]
-        order = sorted(self.common, key=lambda name: -self.common[name] - self.differences[name])
         lines += [
-            f"  {name:{width}}  {self.common[name]:12.0%}  {self.differences[name]:11.0%}"
-            for name in order
-            if max(self.common[name], self.differences[name]) >= 0.005
+            f"  {name:{width}}  {common:12.0%}  {differs:11.0%}"
+            for name, common, differs in self._rows
+            if max(common, differs) >= 0.005
         ]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        order = sorted(self.common, key=lambda name: -self.common[name] - self.differences[name])
-        rows = [[n, f"{self.common[n]:.0%}", f"{self.differences[n]:.0%}"] for n in order]
+        rows = [[name, f"{common:.0%}", f"{differs:.0%}"] for name, common, differs in self._rows]
         header = ["parameter", "common shape", "differences between tasks"]
         return card("Shares of the variance", table(header, rows))
 
 
+# (n, d0) -> (n, 1 + J) values of the mean and the scaled principal functions
+Functions = Callable[[Array], Array]
+
+
 def explain(task_gp: LearnedProcess, space: Space, *, minimize: bool = False) -> Explanation:
     """Shares and curves of what was learned."""
-    functions = _Functions(task_gp)
-    varying = space.free
-    uniform = even_points(POINTS, 2 * len(varying))
-    X = _points(space, varying, uniform[:, : len(varying)])
-    other = _points(space, varying, uniform[:, len(varying) :])
-    subsets = _parameters_and_pairs(space)
-    explained = {s: functions.explained(X, _mixed(space, X, other, s)) for s in subsets}
-    total = functions.explained(X, X)
-    sign = -1.0 if minimize else 1.0
-    curves = tuple(_curve(functions, space, name, X[:CURVE_POINTS], sign) for name in varying)
-    return Explanation(_shares(explained, total, 0), _shares(explained, total, 1), curves)
 
+    def functions(X: Array) -> Array:
+        return np.asarray(task_gp.basis.shared(X, task_gp.basis.landmarks) @ task_gp.pull)
 
-class _Functions:
-    """The mean and the scaled principal functions, evaluated together."""
-
-    def __init__(self, task_gp: LearnedProcess) -> None:
-        self._basis, self._pull = task_gp.basis, task_gp.pull
-
-    def __call__(self, X: Array) -> Array:
-        """(n, 1 + J) values."""
-        return np.asarray(self._basis.shared(X, self._basis.landmarks) @ self._pull)
-
-    def explained(self, X: Array, Z: Array) -> Array:
+    def explained(Z: Array) -> Array:
         """(2,) covariances of f(x) and f(z): of the mean, and summed over the differences."""
-        left, right = self(X), self(Z)
+        left, right = functions(X), functions(Z)
         center = (left.mean(axis=0) + right.mean(axis=0)) / 2
         products = ((left - center) * (right - center)).mean(axis=0)
         return np.array([products[0], products[1:].sum()])
+
+    varying = space.free
+    uniform = even_points(POINTS, 2 * len(varying))
+    X, other = np.empty((2, POINTS, space.d0))
+    for i, name in enumerate(varying):
+        X[:, space.columns[name]] = space[name].sample(uniform[:, i])
+        other[:, space.columns[name]] = space[name].sample(uniform[:, len(varying) + i])
+
+    def mixed(kept: Sequence[str]) -> Array:
+        Z = other.copy()
+        for name in kept:
+            Z[:, space.columns[name]] = X[:, space.columns[name]]
+        return Z
+
+    subsets: list[tuple[str, ...]] = [(name,) for name in varying]
+    if len(varying) <= MOST_FOR_PAIRS:
+        subsets += list(combinations(varying, 2))
+    found = {names: explained(mixed(names)) for names in subsets}
+    total, sign = explained(X), -1.0 if minimize else 1.0
+    curves = tuple(_curve(functions, space, name, X[:CURVE_POINTS], sign) for name in varying)
+    return Explanation(_shares(found, total, 0), _shares(found, total, 1), curves)
 
 
 def _shares(explained: dict[tuple[str, ...], Array], total: Array, part: int) -> dict[str, float]:
@@ -128,14 +137,11 @@ def _shares(explained: dict[tuple[str, ...], Array], total: Array, part: int) ->
     return shares
 
 
-def _curve(functions: _Functions, space: Space, name: str, X: Array, sign: float) -> Curve:
-    parameter, columns = space[name], space.columns[name]
-    if isinstance(parameter, Categorical):
-        codes = np.eye(parameter.width)
-    else:
-        codes = np.linspace(-1, 1, GRID)[:, None]
+def _curve(functions: Functions, space: Space, name: str, X: Array, sign: float) -> Curve:
+    parameter, numeric = space[name], not isinstance(space[name], Categorical)
+    codes = np.linspace(-1, 1, GRID)[:, None] if numeric else np.eye(parameter.width)
     points = np.repeat(X[None], len(codes), axis=0)
-    points[:, :, columns] = codes[:, None, :]
+    points[:, :, space.columns[name]] = codes[:, None, :]
     effects = functions(points.reshape(-1, X.shape[1])).reshape(len(codes), len(X), -1).mean(axis=1)
     centered = effects - effects.mean(axis=0)
     values = parameter.decode(codes)
@@ -145,22 +151,8 @@ def _curve(functions: _Functions, space: Space, name: str, X: Array, sign: float
         common=sign * centered[:, 0],
         spread=np.sqrt((centered[:, 1:] ** 2).sum(axis=1)),
         log=bool(getattr(parameter, "log", False)),
-        numeric=not isinstance(parameter, Categorical) and not isinstance(values[0], str),
+        numeric=numeric and not isinstance(values[0], str),
     )
-
-
-def _points(space: Space, varying: Sequence[str], uniform: Array) -> Array:
-    X = np.empty((len(uniform), space.d0))
-    for u, name in zip(uniform.T, varying, strict=True):
-        X[:, space.columns[name]] = space[name].sample(u)
-    return X
-
-
-def _mixed(space: Space, X: Array, other: Array, kept: Sequence[str]) -> Array:
-    Z = other.copy()
-    for name in kept:
-        Z[:, space.columns[name]] = X[:, space.columns[name]]
-    return Z
 
 
 def even_points(n: int, d: int) -> Array:
@@ -172,31 +164,23 @@ def even_points(n: int, d: int) -> Array:
     return np.asarray((0.5 + np.outer(np.arange(n), steps)) % 1.0)
 
 
-def _parameters_and_pairs(space: Space) -> list[tuple[str, ...]]:
-    """Names of single parameters, and of pairs where there are at most 8 parameters."""
-    subsets: list[tuple[str, ...]] = [(name,) for name in space.free]
-    if len(space.free) <= MOST_FOR_PAIRS:
-        subsets += list(combinations(space.free, 2))
-    return subsets
-
-
 EFFECT = "effect, in spreads of a task"
 
 
 def draw_effect(chart: SvgChart, curve: Curve) -> None:
     """The common effect of a parameter, with one standard deviation between tasks."""
     lower, upper = curve.common - curve.spread, curve.common + curve.spread
-    names = {"common": "common", "between": "± between tasks"}
+    common, between = "common", "± between tasks"
     if curve.numeric:
-        chart.band(curve.values, lower, upper, LEARNED, label=names["between"])
-        chart.line(curve.values, curve.common, LEARNED, label=names["common"])
+        chart.band(curve.values, lower, upper, LEARNED, label=between)
+        chart.line(curve.values, curve.common, LEARNED, label=common)
         return
     places = np.arange(len(curve.values))
     for place, low, high in zip(places, lower, upper, strict=True):
-        label = "" if place else names["between"]
+        label = "" if place else between
         chart.band([place - 0.06, place + 0.06], [low] * 2, [high] * 2, LEARNED, label=label)
     tips = [str(value) for value in curve.values]
-    chart.dots(places, curve.common, LEARNED, label=names["common"], tips=tips, size=10)
+    chart.dots(places, curve.common, LEARNED, label=common, tips=tips, size=10)
 
 
 def effect_axis(curve: Curve) -> Axis:
@@ -232,7 +216,13 @@ def trust(prior: Prior) -> list[str]:
     held = prior.heldout
     if prior.task_gp is None:
         return ["No past task varies, so nothing was learned: decisions are those of a cold start."]
-    started = _cold_start(prior)
+    weight = prior.beside.cold_weight
+    started = (
+        f"The history is used; a cold start beside it has weight {weight:g} at first, "
+        "and more when it predicts better."
+        if weight
+        else "The history is used alone, without a cold start beside it."
+    )
     if not held.checked:
         return [f"No held-out check: one task cannot be checked against others. {started}"]
     verdict = "passed" if prior.helps else "FAILED"
@@ -260,16 +250,6 @@ def useful(prior: Prior, found: Certificate, regret: Any) -> Any:
     if prior.scale.log:
         return regret < found.lower if prior.info.minimize else np.isfinite(regret)
     return regret <= USEFUL * prior.model.scale
-
-
-def _cold_start(prior: Prior) -> str:
-    weight = prior.beside.cold_weight
-    if weight == 0:
-        return "The history is used alone, without a cold start beside it."
-    return (
-        f"The history is used; a cold start beside it has weight {weight:g} at first, "
-        "and more when it predicts better."
-    )
 
 
 def _common_shape(prior: Prior) -> list[str]:
@@ -352,15 +332,11 @@ def _norm_bound(prior: Prior) -> str:
 
 def _findings(prior: Prior) -> list[str]:
     info = prior.info
-    lines = []
-    if prior.outliers:
-        lines.append(
-            f"Predicted worse than white noise by the other tasks: {first_of(prior.outliers)}."
-        )
-    if info.constant:
-        lines.append(f"Not learned from, as all values are equal: {first_of(info.constant)}.")
-    if info.winsorized:
-        lines.append(
-            f"{info.winsorized} very bad values were raised to Tukey's fence of their task."
-        )
+    worse, equal, raised = prior.outliers, info.constant, info.winsorized
+    found = {
+        f"Predicted worse than white noise by the other tasks: {first_of(worse)}.": worse,
+        f"Not learned from, as all values are equal: {first_of(equal)}.": equal,
+        f"{raised} very bad values were raised to Tukey's fence of their task.": raised,
+    }
+    lines = [line for line, applies in found.items() if applies]
     return [*lines, *(f"Note: {note}" for note in info.notes)]

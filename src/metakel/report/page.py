@@ -23,7 +23,7 @@ from metakel.confidence import AlarmEvent
 from metakel.errors import first_of
 from metakel.optimize import Reasons
 from metakel.priors import Prior, Replays
-from metakel.priors.heldout import NEEDED_LOG_SCORE
+from metakel.priors.principal import NEEDED_LOG_SCORE
 from metakel.priors.summary import EFFECT, Curve, draw_effect, effect_axis, promise
 from metakel.report.html import (
     bar_widths,

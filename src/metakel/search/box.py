@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -70,27 +70,18 @@ class Box(Domain):
     def _width(self) -> Array:
         return self.bounds[:, 1] - self.bounds[:, 0]
 
-    @cached_property
-    def _outermost(self) -> tuple[Array, Array]:
-        """The bounds, wider by what rounding may do to a point on them."""
-        size = np.abs(self.bounds).max(axis=1)
-        single = np.minimum(SINGLE * size, LITTLE * self._width)
-        slack = np.maximum(single, ROUNDING * np.maximum(self._width, size))
-        return self._low - slack, self.bounds[:, 1] + slack
-
-    def _from_unit(self, U: Array) -> Array:
-        return _from_unit(U, self.bounds)
-
     def contains(self, X: ArrayLike) -> NDArray[np.bool_]:
         found = as_points(X, "domain")
         if found.shape[1] != self.d0:
             raise ShapeError(f"domain: X has {found.shape[1]} inputs per point; expected {self.d0}")
-        low, high = self._outermost
-        within = (found >= low) & (found <= high)
+        size = np.abs(self.bounds).max(axis=1)
+        single = np.minimum(SINGLE * size, LITTLE * self._width)
+        slack = np.maximum(single, ROUNDING * np.maximum(self._width, size))
+        within = (found >= self._low - slack) & (found <= self.bounds[:, 1] + slack)
         return np.asarray(within.all(axis=1))
 
     def snap(self, X: Array) -> Array:
-        return np.minimum(np.maximum(X, self._low), self.bounds[:, 1])
+        return np.clip(X, *self.bounds.T)
 
     def same(self, X: Array, Z: Array) -> NDArray[np.bool_]:
         """(n, k) which points differ by a millionth of the widths at most."""
@@ -102,12 +93,12 @@ class Box(Domain):
 
     def sample(self, rng: np.random.Generator, n: int) -> Array:
         check_generator(rng)
-        return self._from_unit(rng.random((n, self.d0)))
+        return _from_unit(rng.random((n, self.d0)), self.bounds)
 
     def start_points(self, rng: np.random.Generator, landmarks: Array | None = None) -> StartPoints:
         """Quasi-random points, shifted by the generator; some lie on faces, edges and corners."""
         U = quasi_random(CANDIDATES * min(self.d0, 4), self.d0, rng)
-        X = self._from_unit(U)
+        X = _from_unit(U, self.bounds)
         if landmarks is not None:
             U = np.concatenate([U, (landmarks - self._low) / self._width])
             X = np.concatenate([X, landmarks])
@@ -121,7 +112,7 @@ class Box(Domain):
         spacing = float(len(values)) ** (-1 / self.d0)
         U = self._starts(score, start, values, spacing)
         scale = float(np.ptp(values))
-        X, heights = climb(score, self._from_unit(U), self.bounds, spacing, scale)
+        X, heights = climb(score, _from_unit(U, self.bounds), self.bounds, spacing, scale)
         if exclude is not None and len(exclude):
             free = ~self.same(X, exclude).any(axis=1)
             X, heights = X[free], heights[free]
@@ -143,7 +134,7 @@ class Box(Domain):
         far = start.X[peaks(values, start.neighbors, FAR)]
         unit = (far - self._low) / self._width
         close, next_to = clouds(unit[:CLOUDS], 2 * spacing)
-        near = peaks(score.values(self._from_unit(close)), next_to, NEAR)
+        near = peaks(score.values(_from_unit(close, self.bounds)), next_to, NEAR)
         return np.concatenate([unit, close[near]])
 
     def __repr__(self) -> str:
@@ -280,18 +271,20 @@ def climb(
     """
     free = np.arange(X.shape[1]) if free is None else free
     width, slopes = bounds[:, 1] - bounds[:, 0], score.gradient
-    U = (X - bounds[:, 0]) / width
-    if slopes is None:
-        U, heights = _compass_climb(
-            lambda V: score.values(_from_unit(V, bounds)), U, radius, free, finest
-        )
-        return _from_unit(U, bounds), heights
+
+    def values(V: Array) -> Array:
+        return score.values(_from_unit(V, bounds))
 
     def gradient(V: Array) -> tuple[Array, Array]:
-        values, slope = slopes(_from_unit(V, bounds))
-        return values, slope * width
+        assert slopes is not None
+        found, slope = slopes(_from_unit(V, bounds))
+        return found, slope * width
 
-    U, heights = _newton_climb(gradient, U, radius, scale, free)
+    U = (X - bounds[:, 0]) / width
+    if slopes is None:
+        U, heights = _compass_climb(values, U, radius, free, finest)
+    else:
+        U, heights = _newton_climb(gradient, U, radius, scale, free)
     return _from_unit(U, bounds), heights
 
 

@@ -161,12 +161,12 @@ class SearchSpace(Domain):
 
     @cached_property
     def extent(self) -> Array:
-        return np.asarray((self._ends[1] - self._ends[0]) / 2)
+        return np.asarray((self._bounds[:, 1] - self._bounds[:, 0]) / 2)
 
     @property
     def narrowed(self) -> str:
         if self.space != self.model_space:
-            return "over the ranges of the prior, not over these"
+            return super().narrowed
         return "with all parameters free; some are fixed here" if self.fixed else ""
 
     def holding(self, fixed: Mapping[str, Any], where: str) -> SearchSpace:
@@ -213,25 +213,24 @@ class SearchSpace(Domain):
         return tuple(axis for axis in self._axes if not axis.held)
 
     @cached_property
-    def _ends(self) -> tuple[Array, Array]:
-        """(d0,) smallest and largest of each column; -1 and 1 where it is held."""
-        low, high = -np.ones(self.d0), np.ones(self.d0)
-        for axis in self._free:
-            if axis.climbs:
-                low[axis.columns], high[axis.columns] = axis.ends
-        return low, high
-
-    @cached_property
     def _climbing(self) -> NDArray[np.intp]:
         """Columns along which a search may move by any amount."""
         return np.array([a.columns.start for a in self._free if a.climbs], dtype=np.intp)
 
     @cached_property
+    def _bounds(self) -> Array:
+        """(d0, 2) smallest and largest of each column; -1 and 1 where it is held."""
+        bounds = np.tile([-1.0, 1.0], (self.d0, 1))
+        for axis in self._free:
+            if axis.climbs:
+                bounds[axis.columns] = axis.ends
+        return bounds
+
+    @cached_property
     def _conditional(self) -> Space:
         """The space of the model with the conditions of this one as well."""
-        known = {c.name for c in self.model_space.conditions}
+        space, known = self.model_space, {c.name for c in self.model_space.conditions}
         own = tuple(c for c in self.space.conditions if c.name not in known)
-        space = self.model_space
         return replace(space, conditions=(*space.conditions, *own)) if own else space
 
     def _with_middles(self, X: Array) -> Array:
@@ -249,7 +248,7 @@ class SearchSpace(Domain):
         possible = self._possible
         if possible is None:
             return X
-        kept = np.clip(X, *self._ends)
+        kept = np.clip(X, *self._bounds.T)
         kept[:, possible.columns] = possible.unscaled(possible.moved(possible.scaled(kept)))
         return kept
 
@@ -283,14 +282,14 @@ class SearchSpace(Domain):
         """The configuration of a point; held numbers exactly as they were given."""
         X, row = x[None], {}
         absent = {name for name, here in self._conditional.active(X).items() if not here[0]}
-        axes = {axis.own.name: axis for axis in self._axes if not axis.held}
+        axes = {axis.own.name: axis for axis in self._free}
         for p in self.space.parameters:
             if p.name in axes:
                 row[p.name] = axes[p.name].value(X[:, axes[p.name].columns])
+            elif p.name in self.fixed:
+                row[p.name] = p.normalize(self.fixed[p.name])
             else:
-                row[p.name] = (
-                    p.normalize(self.fixed[p.name]) if p.name in self.fixed else p.choices[0]
-                )
+                row[p.name] = p.choices[0]
         return {name: value for name, value in row.items() if name not in absent}
 
     # What a domain answers
@@ -356,13 +355,10 @@ class SearchSpace(Domain):
     @cached_property
     def _grid(self) -> Array | None:
         """(N, d0) all configurations, where they are few."""
-        codes = [axis.codes for axis in self._axes]
-        if any(c is None for c in codes) or prod(len(c) for c in codes if c is not None) > (
-            ENUMERABLE
-        ):
+        codes = [axis.codes for axis in self._axes if axis.codes is not None]
+        if len(codes) < len(self._axes) or prod(map(len, codes)) > ENUMERABLE:
             return None
-        rows = product(*(c for c in codes if c is not None))
-        X = self._with_middles(np.array([np.concatenate(row) for row in rows]))
+        X = self._with_middles(np.array([np.concatenate(row) for row in product(*codes)]))
         if self._possible is not None:
             X = X[self._possible.contains(self._possible.scaled(X))]
             if not len(X):
@@ -404,8 +400,12 @@ class SearchSpace(Domain):
         finite = values[np.isfinite(values)]
         X, spread = self._spread(start.X, scores), float(np.ptp(finite)) if len(finite) else 0.0
         if len(closed):
-            # Next to the best point so far may be a better one that no start point is close to.
-            looked_at = closed[_some(len(closed))]
+            # Next to the best point so far may be a better one that no start point is close to. The
+            # best ones come last.
+            half, n = LOOKED_AT // 2, len(closed)
+            some = np.linspace(0, n - half - 1, half).astype(np.intp)
+            rows = np.append(some, np.arange(n - half, n)) if n > LOOKED_AT else np.arange(n)
+            looked_at = closed[rows]
             leader = looked_at[[int(np.argmax(score.values(looked_at)))]]
             X = np.concatenate([X, self._nearest(leader)])
         for near, found in self._climbed(score, closed, X, len(values), spread):
@@ -418,7 +418,7 @@ class SearchSpace(Domain):
         self, score: Score, closed: Array, X: Array, count: int, spread: float
     ) -> Iterable[tuple[Array, Array]]:
         """Ends of climbs along numbers, and their neighbours with other choices; their scores."""
-        free, gradient, bounds = self._climbing, score.gradient, np.stack(self._ends, axis=1)
+        free, gradient, bounds = self._climbing, score.gradient, self._bounds
 
         def judged(Z: Array) -> tuple[Array, Array]:
             near = self._nearest(Z)
@@ -454,7 +454,7 @@ class SearchSpace(Domain):
 
     def _neighbors(self, x: Array) -> Array:
         """(k, d0) points that differ in one choice or in one step of one parameter."""
-        moved = []
+        moved = [np.empty((0, len(x)))]
         for axis in self._free:
             codes = axis.codes
             if codes is None:
@@ -462,24 +462,19 @@ class SearchSpace(Domain):
             if not isinstance(axis.own, Categorical):
                 here = int(np.argmin(np.abs(codes[:, 0] - x[axis.columns.start])))
                 codes = codes[[i for i in (here - 1, here + 1) if 0 <= i < len(codes)]]
-            for code in codes:
-                other = x.copy()
-                other[axis.columns] = code
-                moved.append(other)
-        return np.array(moved).reshape(-1, len(x))
+            moved.append(np.tile(x, (len(codes), 1)))
+            moved[-1][:, axis.columns] = codes
+        return np.concatenate(moved)
 
     def _spread(self, X: Array, scores: Array) -> Array:
         """(k, d0) the best of the points that are not close to a better one."""
-        order = np.argsort(-scores, kind="stable")[: 8 * STARTS]
+        order = np.argsort(-scores, kind="stable")[: 8 * STARTS].tolist()
         chosen: list[int] = []
-        for i in order.tolist():
-            if not np.isfinite(scores[i]):
-                break
-            if all((np.abs(X[i] - X[j]) / (2 * self.extent)).max() > APART for j in chosen):
+        for i in order:
+            apart = ((np.abs(X[i] - X[j]) / (2 * self.extent)).max() > APART for j in chosen)
+            if np.isfinite(scores[i]) and all(apart):
                 chosen.append(i)
-            if len(chosen) == STARTS:
-                break
-        return X[chosen or order[:1].tolist()]
+        return X[chosen[:STARTS] or order[:1]]
 
     def __repr__(self) -> str:
         return f"space[{', '.join(axis.own.name for axis in self._free)}]"
@@ -494,11 +489,3 @@ def as_domain(domain: Any) -> Domain:
             f"domain is a {type(domain).__name__}; use mk.box, mk.grid or mk.candidates, or a Space"
         )
     return domain
-
-
-def _some(n: int) -> NDArray[np.intp]:
-    """Rows of n: all, or half of `LOOKED_AT` evenly spaced and the last, the best ones."""
-    if n <= LOOKED_AT:
-        return np.arange(n)
-    half = LOOKED_AT // 2
-    return np.append(np.linspace(0, n - half - 1, half).astype(np.intp), np.arange(n - half, n))
