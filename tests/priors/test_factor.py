@@ -14,6 +14,7 @@ from metakel.gp.averages import (
     largest_improvement,
     mixture_weights,
     predict,
+    ucb_width,
     upper_bound,
 )
 from metakel.gp.factor import Factor, Prediction
@@ -179,7 +180,7 @@ def test_processes_that_share_their_kernel_decide_like_separate_ones(prior, told
     mix = mixture_weights([b.log_likelihoods[0] for b in beliefs], start, prior.model)
     assert_allclose(model.mix.weights, mix.weights, atol=1e-6)
     parts = ([getattr(b.prediction, name)[0] for b in beliefs] for name in PARTS)
-    expected = upper_bound(Prediction(*map(np.array, parts)), mix)
+    expected = upper_bound(Prediction(*map(np.array, parts)), mix, ucb_width(len(y)))
     assert_allclose(model.upper_bound().values(Z), expected, atol=1e-6)
     assert_allclose(model.upper_bound().values(Z.copy()), expected, atol=1e-6)
     assert model.transfer_weight == pytest.approx(1 - mix.members[-1], abs=1e-6)
