@@ -15,7 +15,7 @@ lam        (p,)            one lambda per group
 
 .. math:: P(\beta) = \frac1N \|y - \Phi\beta\|^2 + \sum_j \lambda_j \|\beta^{(j)}\|_2
 
-The solver reads the data only through sums over tasks (`newton.Evaluator`). With
+The solver reads the data only through sums over tasks (`evaluators.Evaluator`). With
 x_j = eta_j / lam_j and K_s(x) = sum_j x_j Phi_sj' Phi_sj, eliminating beta from Eq. 7 leaves
 
 .. math:: g(x) = \frac1N \sum_s y_s^\top r_s + \tfrac12 \sum_j \lambda_j^2 x_j, \qquad
@@ -25,7 +25,7 @@ a convex function of p numbers whose data part does not depend on lambda. Here r
 beta^(j) = x_j z^(j) with z = (2/N) Phi r, so that dg/dx_j = (lam_j^2 - ||z^(j)||^2) / 2.
 
 The tasks are coupled only through the p group norms, so we optimise those p numbers directly with
-projected Newton (`newton`). One iteration costs m small factorisations: of the Gram matrices of the
+projected Newton (`solve`). One iteration costs m small factorisations: of the Gram matrices of the
 active columns, or of n x n matrices where these are smaller.
 """
 

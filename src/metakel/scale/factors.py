@@ -16,17 +16,18 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
 
 from metakel._arrays import Array
 from metakel.errors import InputError
-from metakel.grouplasso.evaluators import FeatureEvaluator
-from metakel.grouplasso.newton import Residual, independent_weights
-from metakel.grouplasso.problem import Problem, TaskBatch, group_energies, group_sums
+from metakel.grouplasso.evaluators import FeatureEvaluator, Residual, independent_weights
+from metakel.grouplasso.problem import Index, Problem, TaskBatch, group_energies, group_sums
 from metakel.kernels import KernelDictionary
-from metakel.scale.parquet import Index, TaskFile
+
+if TYPE_CHECKING:
+    from metakel.scale._scan import TaskFile
 
 NUMBERS = 1 << 22  # features that are computed at a time
 STEP = 8  # rows of small tasks are padded to a multiple of this by zeros, which change nothing
@@ -173,7 +174,7 @@ def _away(file: FactorFile, point: Point, unit: Array) -> tuple[Array]:
 
 
 class RoundEvaluator:
-    """`grouplasso.newton.Evaluator` of tasks in files of factors."""
+    """`grouplasso.evaluators.Evaluator` of tasks in files of factors."""
 
     rough = True
 
