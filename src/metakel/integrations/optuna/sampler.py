@@ -38,10 +38,10 @@ from metakel.integrations.optuna.record import (
 )
 from metakel.integrations.optuna.sources import LOGGER, SourceStudies
 from metakel.integrations.optuna.study_replay import SamplerCache, Strict, StudyReplay, varying
-from metakel.library import ENTRIES, as_prior
+from metakel.library import ENTRIES, as_prior, spelled
 from metakel.optimize import Certificate, Trial
 from metakel.optimize.certificate import as_tolerance
-from metakel.priors import Prior
+from metakel.priors import Prior, cold_prior
 from metakel.space import Space
 
 # How often a choice is made again because another worker made nearly the same one meanwhile.
@@ -152,9 +152,9 @@ class MetaKelSampler(BaseSampler):
                 "output_range, log_output: they are learned; a prior has its own range"
             )
         self._sums, self._seed = None if sums is None else tuple(sums), seed
-        self._known = self._past is None
-        self._learned: Prior | None = None
-        self._alone = self._prior = self._summing(said)  # what decides without source studies
+        self._alone = self._summing(said)  # what decides without source studies
+        # What these taught, and what decides: the same over configurations that keep the sums.
+        self._taught: tuple[Prior | None, Prior | None] | None = None
         if strict:
             self.prior  # noqa: B018, what cannot be promised is refused at once
         self._independent = independent_sampler or TPESampler(seed=seed)
@@ -164,14 +164,14 @@ class MetaKelSampler(BaseSampler):
     @property
     def prior(self) -> Prior | None:
         """What decides; source studies teach it when it is first needed."""
-        if not self._known and self._past is not None:
-            self._use(self._past.prior or self._alone)
-        return self._prior
+        if self._past is None:
+            return self._alone
+        return self._taught[1] if self._taught else self._use(self._past.prior or self._alone)
 
     def _use(self, learned: Prior | None) -> Prior | None:
-        if not self._known or learned is not self._learned:
-            self._learned, self._prior, self._known = learned, self._summing(learned), True
-        return self._prior
+        if self._taught is None or learned is not self._taught[0]:
+            self._taught = learned, self._summing(learned)
+        return self._taught[1]
 
     @property
     def skipped(self) -> tuple[str, ...]:
@@ -332,7 +332,11 @@ class MetaKelSampler(BaseSampler):
         if prior is None or past is None:
             return prior
         with self._cache.lock:
-            return self._cache.certified(study, past, prior)
+            return self._cache.kept(
+                "certified",
+                prior,
+                make=lambda: replace(prior, certificate=past.calibration(study)),
+            )
 
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
         """Refuse a study of another direction than the past, before anything is spent on it."""
@@ -368,7 +372,12 @@ class MetaKelSampler(BaseSampler):
         if past is None:
             prior = self._as_in(study)
             if prior is not None and self._cache.below_zero(study):
-                return self._cache.cold(prior)
+                goal = prior.info.output, prior.info.minimize
+                return self._cache.kept(
+                    "cold",
+                    prior,
+                    make=lambda: cold_prior(prior.space, goal[0], minimize=goal[1]),
+                )
             return prior
         with self._cache.lock:
             return self._use(self._cache.learned(study, past))
@@ -402,7 +411,8 @@ class MetaKelSampler(BaseSampler):
         with self._cache.lock:
             if self._named and study.direction == StudyDirection.MAXIMIZE:
                 prior = self._summing(as_prior(f"library:{self._named}:auc")) or prior
-            return self._cache.spelled(prior, tuple(self._cache.common(study)))
+            names = tuple(self._cache.common(study))
+            return self._cache.kept("spelled", prior, names, make=lambda: spelled(prior, names))
 
     def _replay(self, prior: Prior, study: Study, record: list[Trial], space: Space) -> StudyReplay:
         seed = self._seed_for(study)
