@@ -29,7 +29,7 @@ class LeastSquares:
     squares: Array  # (k,) squared coefficients
     variances: Array  # (k,) variances of the coefficients, relative to the noise variance
     rss: float  # residual sum of squares of the tasks that these columns do not fit exactly
-    free: float  # residual degrees of freedom of those tasks: observations minus rank
+    free: int  # residual degrees of freedom of those tasks: observations minus rank
 
 
 def least_squares(problem: Problem, active: NDArray[np.intp]) -> LeastSquares:

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from metakel._arrays import Array
-from metakel._files import encode, refuse_bomb
+from metakel._files import refuse_bomb
 from metakel.data import History
 from metakel.errors import InputError, MetaKelError, ShapeError
 from metakel.grouplasso import Problem
@@ -30,6 +30,7 @@ from metakel.grouplasso.problem import Index
 from metakel.io.tables import is_bytes
 from metakel.kernels import KernelDictionary
 from metakel.kernels.nystrom import spread_rows
+from metakel.kernels.sum import same_kernels
 from metakel.scale.factors import FactorBatches, FactorFile, RoundEvaluator, run, write_factors
 from metakel.space import Fixed, Float, Integer, Parameter, Space
 
@@ -171,7 +172,7 @@ class Scan:
             )
         if new.d0 != self.d0:
             raise ShapeError(f"the new tasks have {new.d0} inputs; expected {self.d0}")
-        if self.base is None or new.base is None or not _same(self.base, new.base):
+        if self.base is None or new.base is None or not same_kernels(self.base, new.base):
             raise InputError("update: the new tasks were scanned with other base kernels")
         check_not_repeated((*self.files, *new.files))
         moved = tuple(replace(file, tasks=file.tasks + self.m) for file in new.factors)
@@ -220,25 +221,22 @@ class Scan:
 
     def _read(self, chosen: Index) -> tuple[Array, Array, Index]:
         """Inputs and values of the chosen tasks, and how many rows each has."""
-        parts, kept, before = [], [], 0
+        parts, before = [], 0
         for file in self.files:
             here = chosen[(chosen >= before) & (chosen < before + file.sizes.size)] - before
             before += file.sizes.size
+            begins = np.cumsum(file.sizes) - file.sizes
             for tasks, start in file.pieces(PIECE):
                 inside = here[(here >= tasks[0]) & (here <= tasks[-1])]
-                if inside.size:
-                    X, y = file.read(start, int(file.sizes[tasks].sum()))
-                    begins = np.cumsum(file.sizes[tasks]) - file.sizes[tasks]
-                    for s in inside.tolist():
-                        rows = spread_rows(np.arange(file.sizes[s]), ROWS_OF_A_TASK)
-                        rows = rows + begins[s - tasks[0]]
-                        parts.append((X[rows], y[rows]))
-                        kept.append(len(rows))
-        return (
-            np.concatenate([X for X, _ in parts]),
-            np.concatenate([y for _, y in parts]),
-            np.array(kept),
-        )
+                if not inside.size:
+                    continue
+                X, y = file.read(start, int(file.sizes[tasks].sum()))
+                for s in inside.tolist():
+                    rows = spread_rows(np.arange(file.sizes[s]), ROWS_OF_A_TASK)
+                    rows = rows + begins[s] - start
+                    parts.append((X[rows], y[rows]))
+        X, y = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return X, y, np.array([len(values) for _, values in parts])
 
     def _widened(self, read: partial[History], rows: dict[str, Any]) -> History:
         """The sample over the ranges of all tasks, unless the caller gives a space."""
@@ -301,24 +299,16 @@ def scan(
         raise InputError("base has kernels without features; expected features for tasks on disk")
     if base.d0 not in (None, found.d0):
         raise ShapeError(f"the base kernels take {base.d0} inputs but the tasks have {found.d0}")
-    kept: tuple[Temporary, ...] = ()
-    if folder is None:
-        kept = (Temporary(),)
-        folder = kept[0].path
-    Path(folder).mkdir(parents=True, exist_ok=True)
-    firsts = np.cumsum([0, *(file.sizes.size for file in files)])[:-1].tolist()
-    work = [
-        (file, first, f"{i:06d}") for i, (file, first) in enumerate(zip(files, firsts, strict=True))
-    ]
-    write = partial(write_factors, base=base, folder=str(Path(folder).resolve()))
+    kept = [Temporary()] if folder is None else []
+    place = Path(kept[0].path if folder is None else folder).resolve()
+    place.mkdir(parents=True, exist_ok=True)
+    work, first = [], 0
+    for i, file in enumerate(files):
+        work.append((file, first, f"{i:06d}"))
+        first += file.sizes.size
+    write = partial(write_factors, base=base, folder=str(place))
     factors = tuple(file for some in run(write, work, client) for file in some)
-    return replace(found, base=base, factors=factors, folders=kept)
-
-
-def _same(base: KernelDictionary, other: KernelDictionary) -> bool:
-    """Whether these are the same kernels, the user's own functions included."""
-    functions = [[family.functions for family in one.families] for one in (base, other)]
-    return base is other or (functions[0] == functions[1] and encode(base) == encode(other))
+    return replace(found, base=base, factors=factors, folders=tuple(kept))
 
 
 def draw(sizes: Index, tasks: int, seed: int) -> Index:

@@ -9,10 +9,9 @@ from numpy.typing import ArrayLike
 from sklearn.gaussian_process.kernels import Hyperparameter, Kernel
 
 from metakel._arrays import Array
-from metakel._files import encode
 from metakel.kernels import KernelSum
 from metakel.kernels.stationary import Fourier, Stationary
-from metakel.kernels.sum import as_kernel
+from metakel.kernels.sum import as_kernel, same_kernels
 
 Bounds = tuple[float, float] | Literal["fixed"]
 
@@ -85,20 +84,9 @@ class SklearnKernel(Kernel):  # type: ignore[misc]  # scikit-learn has no types
             and isinstance(other, SklearnKernel)
             and bool(self.scale == other.scale)
             and bool(np.all(self.scale_bounds == other.scale_bounds))
-            and _equal(self.kernel, other.kernel)
+            and np.array_equal(self.kernel.eta, other.kernel.eta)
+            and same_kernels(self.kernel.base, other.kernel.base)
         )
 
     def __repr__(self) -> str:
         return f"SklearnKernel({self.kernel!r}, scale={self.scale:.3g})"
-
-
-def _equal(one: KernelSum, other: KernelSum) -> bool:
-    """Whether two sums hold the same base kernels with the same weights."""
-    if one is other:
-        return True
-    left, right = one.base.families, other.base.families
-    return (
-        np.array_equal(one.eta, other.eta)
-        and encode(left) == encode(right)
-        and [f.functions for f in left] == [f.functions for f in right]
-    )
