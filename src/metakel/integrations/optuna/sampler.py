@@ -24,6 +24,7 @@ from metakel.confidence import Alarm
 from metakel.errors import InputError
 from metakel.integrations.optuna.pruner import curves_of
 from metakel.integrations.optuna.record import (
+    Made,
     attempted,
     check_unchanged,
     chosen,
@@ -37,7 +38,13 @@ from metakel.integrations.optuna.record import (
     write_expectation,
 )
 from metakel.integrations.optuna.sources import LOGGER, SourceStudies
-from metakel.integrations.optuna.study_replay import SamplerCache, Strict, StudyReplay, varying
+from metakel.integrations.optuna.study_replay import (
+    SamplerCache,
+    Strict,
+    StudyReplay,
+    held_values,
+    varying,
+)
 from metakel.library import ENTRIES, as_prior, spelled
 from metakel.optimize import Certificate, Trial
 from metakel.optimize.certificate import as_tolerance
@@ -190,17 +197,19 @@ class MetaKelSampler(BaseSampler):
     ) -> dict[str, BaseDistribution]:
         """Parameters of all completed trials that the prior can choose; none before the first."""
         self._raise_error_if_multi_objective(study)
-        prior = self._prior_for(study)
-        if prior is None:
-            self._refuse_cold_start()
-            return self._independent.infer_relative_search_space(study, trial)
-        common = self._cache.begin(study, trial)
-        space = chosen(common, prior.space)
-        if common:
-            host = type(self._independent).__name__
-            self._cache.log_parameters(study, prior, common, host)
-        if common and space is None:
-            self._refuse_cold_start()
+        prior, common, space = self._prior_for(study), {}, None
+        if prior is not None:
+            common = self._cache.begin(study, trial)
+            space = chosen(common, prior.space)
+            if common:
+                host = type(self._independent).__name__
+                self._cache.log_parameters(study, prior, common, host)
+        if prior is None or (common and space is None):
+            if self._strict is not None:
+                raise InputError(
+                    "strict: the past says nothing of the parameters of this study, so nothing can "
+                    "be promised; expected source studies, or a prior, with these parameters"
+                )
             return self._independent.infer_relative_search_space(study, trial)
         names = () if space is None else space.names
         return {name: common[name] for name in names if name in common}
@@ -287,9 +296,8 @@ class MetaKelSampler(BaseSampler):
             return 0.0
         space = space or varying(prior)
         with self._cache.lock:
-            record = finished_trials(trials, minimize=prior.info.minimize, curves=curves_of(study))
-            replay = self._replay(prior, study, record, space)
-            return replay.given(record).trust
+            record = self._finished(prior, study, trials)
+            return self._replay(prior, study, record, space).given(record).trust
 
     def certificate(
         self, study: Study, *, delta: float = 0.2, trials: Sequence[FrozenTrial] | None = None
@@ -316,16 +324,13 @@ class MetaKelSampler(BaseSampler):
         _check_direction(study, prior)
         with self._cache.lock:
             found = study.get_trials(deepcopy=False) if trials is None else trials
-            record = finished_trials(found, minimize=prior.info.minimize, curves=curves_of(study))
+            record = self._finished(prior, study, found)
             space = chosen(self._cache.common(study), prior.space) or varying(prior)
-            if self._strict is not None:
-                return self._replay(prior, study, record, space).given(record).certificate()
-            reason = _unlike_the_past(space, varying(prior), record)
+            own = delta if self._strict is None else None
+            reason = "" if own is None else _unlike_the_past(space, varying(prior), record)
             if reason:
                 return Certificate(inf, delta=delta, reason=reason)
-            seed = self._seed_for(study)
-            replay = self._cache.replay(prior, study, record, space, seed, delta)
-            return replay.given(record).certificate()
+            return self._replay(prior, study, record, space, own).given(record).certificate()
 
     def _certified_prior(self, study: Study) -> Prior | None:
         prior, past = self._scaled(study), self._past_of(study)
@@ -369,18 +374,16 @@ class MetaKelSampler(BaseSampler):
     def _prior_for(self, study: Study) -> Prior | None:
         """What was learned, without the study itself where it was among the sources."""
         past = self._past_of(study)
-        if past is None:
-            prior = self._as_in(study)
-            if prior is not None and self._cache.below_zero(study):
-                goal = prior.info.output, prior.info.minimize
-                return self._cache.kept(
-                    "cold",
-                    prior,
-                    make=lambda: cold_prior(prior.space, goal[0], minimize=goal[1]),
-                )
+        if past is not None:
+            with self._cache.lock:
+                return self._use(self._cache.learned(study, past))
+        prior = self._as_in(study)
+        if prior is None or not self._cache.below_zero(study):
             return prior
-        with self._cache.lock:
-            return self._use(self._cache.learned(study, past))
+        space, info = prior.space, prior.info
+        return self._cache.kept(
+            "cold", prior, make=lambda: cold_prior(space, info.output, minimize=info.minimize)
+        )
 
     def _scaled(self, study: Study) -> Prior | None:
         """What was learned, without logarithms where a guess of them turns out to be wrong.
@@ -414,21 +417,30 @@ class MetaKelSampler(BaseSampler):
             names = tuple(self._cache.common(study))
             return self._cache.kept("spelled", prior, names, make=lambda: spelled(prior, names))
 
-    def _replay(self, prior: Prior, study: Study, record: list[Trial], space: Space) -> StudyReplay:
-        seed = self._seed_for(study)
-        return self._cache.replay(prior, study, record, space, seed, strict=self._strict)
+    def _replay(
+        self,
+        prior: Prior,
+        study: Study,
+        record: list[Trial],
+        space: Space,
+        delta: float | None = None,
+    ) -> StudyReplay:
+        """The replay of the last trial, if it will do, or a new one."""
+        seed = self._seed
+        if seed is None:
+            seed = int.from_bytes(sha256(study.study_name.encode()).digest()[:8])
+        held = {} if self._strict is not None else held_values(prior, space, record)
+        return self._cache.last(
+            ("replay", delta is None),  # one that chooses, and one that certifies
+            (study.study_name, prior, space, held, seed, delta),
+            lambda: StudyReplay(prior, space, held, seed, delta, self._strict),
+        )
 
-    def _refuse_cold_start(self) -> None:
-        if self._strict is not None:
-            raise InputError(
-                "strict: the past says nothing of the parameters of this study, so nothing can be "
-                "promised; expected source studies, or a prior, with these parameters"
-            )
-
-    def _seed_for(self, study: Study) -> int:
-        if self._seed is not None:
-            return self._seed
-        return int.from_bytes(sha256(study.study_name.encode()).digest()[:8])
+    def _finished(
+        self, prior: Prior, study: Study, trials: Sequence[FrozenTrial], made: Made | None = None
+    ) -> list[Trial]:
+        goal, curves = prior.info.minimize, curves_of(study)
+        return finished_trials(trials, minimize=goal, made=made, curves=curves)
 
     def _choose_within(
         self,
@@ -465,9 +477,7 @@ class MetaKelSampler(BaseSampler):
         choice: dict[str, Any] = {}
         own, rivals = trial.number, set[int]()
         for _ in range(ATTEMPTS):
-            record = finished_trials(
-                trials, minimize=prior.info.minimize, made=self._cache.made, curves=curves_of(study)
-            )
+            record = self._finished(prior, study, trials, self._cache.made)
             others = running(trials, own)
             if rivals:
                 again = sum(number < own for number in rivals & others.announced.keys())

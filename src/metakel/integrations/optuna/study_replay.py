@@ -292,11 +292,9 @@ class SamplerCache:
 
     def __init__(self) -> None:
         self.lock = lock_of(self, "lock")  # threads of one process share a sampler
-        # One that chooses, and one that certifies, for the study seen last.
-        self._replays: dict[bool, tuple[tuple[Any, ...], StudyReplay]] = {}
+        self._last: dict[Any, tuple[Any, Any]] = {}  # of the study seen last
         self._kept: dict[tuple[Any, ...], Any] = {}
         self._seen: set[tuple[Any, ...]] = set()
-        self._spaces: tuple[Any, IntersectionSearchSpace] | None = None
         self._read: tuple[Any, list[FrozenTrial]] | None = None
         self.made: Made = {}  # of finished trials
 
@@ -318,24 +316,12 @@ class SamplerCache:
         self._seen.add(key)
         return new
 
-    def replay(
-        self,
-        prior: Prior,
-        study: Study,
-        record: list[Trial],
-        space: Space,
-        seed: int,
-        delta: float | None = None,
-        strict: Strict | None = None,
-    ) -> StudyReplay:
-        """The replay of the last trial, if it will do, or a new one."""
-        held = {} if strict is not None else held_values(prior, space, record)
-        key = (prior, study.study_name, space, held, seed, delta)
-        kept = self._replays.get(delta is None)
-        if kept is None or kept[0] != key:
-            kept = key, StudyReplay(prior, space, held, seed, delta, strict)
-            self._replays[delta is None] = kept
-        return kept[1]
+    def last(self, slot: Any, key: Any, make: Callable[[], T]) -> T:
+        """What was made last in a slot, if it is for this key; otherwise it is made now."""
+        if slot not in self._last or self._last[slot][0] != key:
+            self._last[slot] = key, make()
+        found: T = self._last[slot][1]
+        return found
 
     def knows(self, study: Study) -> bool:
         """Whether `learned` need not learn."""
@@ -443,10 +429,9 @@ class SamplerCache:
         """Distributions that all completed trials of the study share, by trials just read."""
         with self.lock:
             # The host's cache serves one study; numbers of studies are unique in a storage.
-            if self._spaces is None or self._spaces[0] != id_of(study):
-                self._spaces = id_of(study), IntersectionSearchSpace()
+            spaces = self.last("spaces", id_of(study), IntersectionSearchSpace)
             if trials is None:
-                return self._spaces[1].calculate(study)
+                return spaces.calculate(study)
             # The host's cache would read them again.
             read = SimpleNamespace(_study_id=study._study_id, _get_trials=lambda **_: trials)
-            return self._spaces[1].calculate(cast("Study", read))
+            return spaces.calculate(cast("Study", read))
