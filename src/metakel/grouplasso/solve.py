@@ -295,24 +295,20 @@ def optimize(
     progress: Progress | None,
 ) -> End:
     """Minimise over all groups, from x (p,) or from zero, to a gap of tol times the energy."""
-    target = tol * evaluator.energy
-    state = np.zeros(evaluator.work.size) if x is None else x[evaluator.work]
-    if x is not None and (outside := _outside(evaluator, x > 0)).size:
-        evaluator.extend(outside)
-        state = x[evaluator.work]
-    from_zero = x is None
-    steps = 0
-    if not from_zero:
+    target, steps, state = tol * evaluator.energy, 0, np.zeros(evaluator.work.size)
+    if x is not None:
+        if (outside := _outside(evaluator, x > 0)).size:
+            evaluator.extend(outside)
         # A good start is improved before the raw data are read.
-        now = evaluate(evaluator, lam[evaluator.work], state)
+        now = evaluate(evaluator, lam[evaluator.work], x[evaluator.work])
         now = minimize(evaluator, now, tol=0.3 * target, max_iterations=max_iterations)
         state, steps = now.x, now.iterations
     end = _certify(evaluator, lam, steps)
     _check_scores(end.residual.scores)
-    first = True
     for round_ in range(ROUNDS):
         if end.gap <= target or end.iterations >= max_iterations:
             break
+        first = round_ == 0
         ratio = np.sqrt(end.residual.scores) / lam
         candidates = _outside(evaluator, ratio > 1)
         most = max(FIRST if first else FIRST // 2, int(np.count_nonzero(state)))
@@ -322,15 +318,14 @@ def optimize(
         if new.size:
             evaluator.extend(new)
             state = np.concatenate([state, np.zeros(new.size)])
-        if from_zero:
-            now = evaluate(evaluator, lam[evaluator.work], evaluator.start(lam[evaluator.work]))
+        here = lam[evaluator.work]
+        if first and x is None:
+            now = evaluate(evaluator, here, evaluator.start(here))
         else:
-            now = Iterate(
-                state, lam[evaluator.work], end.residual.inner, end.residual.scores[evaluator.work]
-            )
+            now = Iterate(state, here, end.residual.inner, end.residual.scores[evaluator.work])
         # While groups still enter, an approximate minimum over the working set is enough.
         rough = candidates.size > 0 and evaluator.rough
-        before, from_zero, first = end, False, False
+        before = end
         found = minimize(
             evaluator,
             now,

@@ -197,14 +197,10 @@ def block_descent(
     inactive groups from the active ones before anything is factorised; approximate roots are enough
     for that.
 
-    Parameters
-    ----------
-    gram : (m, d, d) scaled Gram matrices 2/N Phi Phi'
-    h : (m, d) scaled correlations 2/N Phi y
-    starts : (k + 1,) where the columns of each group begin
-    lam : (k,)
-    sweeps : the first visits all groups, later ones those of positive weight
-    root_steps : Newton steps towards each root in the first sweep; one less in every later one
+    ``gram`` (m, d, d) and ``h`` (m, d) are 2/N Phi Phi' and 2/N Phi y, ``starts`` (k + 1,) says
+    where the columns of each group begin, ``lam`` is (k,). The first sweep visits all groups with
+    ``root_steps`` Newton steps towards each root, every later one those of positive weight with
+    one step less than before.
     """
     G, z = np.ascontiguousarray(gram.transpose(1, 2, 0)), h.T.copy()  # tasks last
     strength = np.sqrt(group_sums(np.einsum("dm,dm->d", z, z), starts)) / lam

@@ -106,25 +106,13 @@ class Temporary:
 
 @dataclass(frozen=True, eq=False)
 class Scan:
-    """Past tasks in files, made by `scan`: ``learn_kernel(scan(path, base))``.
+    """Past tasks in files, made by `scan`: ``learn_kernel(scan(path, base))``."""
 
-    Parameters
-    ----------
-    files : tuple of TaskFile
-        Which tasks are where.
-    base : KernelDictionary or None
-        Base kernels whose factors were computed.
-    factors : tuple of FactorFile
-    client : dask.distributed.Client or None
-    folders : tuple of Temporary
-        Those that hold factors.
-    """
-
-    files: tuple[TaskFile, ...]
-    base: KernelDictionary | None = None
+    files: tuple[TaskFile, ...]  # which tasks are where
+    base: KernelDictionary | None = None  # base kernels whose factors were computed
     factors: tuple[FactorFile, ...] = field(default=(), repr=False)
-    client: Any = field(default=None, repr=False)
-    folders: tuple[Temporary, ...] = field(default=(), repr=False)
+    client: Any = field(default=None, repr=False)  # of dask.distributed
+    folders: tuple[Temporary, ...] = field(default=(), repr=False)  # those that hold factors
 
     @property
     def columns(self) -> Columns:
