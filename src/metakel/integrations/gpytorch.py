@@ -1,4 +1,4 @@
-"""The learned kernel and the learned mean as GPyTorch modules.
+"""The learned kernel and the learned mean as GPyTorch modules, for GPyTorch and BoTorch models.
 
 Values and gradients in x are those that the NumPy families give, so there is one form of every
 kernel. A user's own function has no gradient: its values work, and a request for its gradient
@@ -12,8 +12,14 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Self
 
-import gpytorch  # type: ignore[import-untyped]
 import numpy as np
+
+try:
+    import gpytorch  # type: ignore[import-untyped]
+except ImportError:
+    raise ImportError(
+        "GPyTorch kernels need torch and gpytorch: pip install torch gpytorch"
+    ) from None
 import torch
 from gpytorch.models.exact_prediction_strategies import (  # type: ignore[import-untyped]
     DefaultPredictionStrategy,
@@ -36,6 +42,8 @@ from metakel.kernels.nystrom import Eigenfunctions
 from metakel.kernels.sum import as_kernel
 from metakel.priors import Prior
 from metakel.priors.confidence import Calibration
+
+__all__ = ["GPyTorchKernel", "GPyTorchMean"]
 
 # Points are moved back into the domain over this many rounding errors of 1, or as far as NumPy
 # kernels allow; points farther outside are a mistake.
