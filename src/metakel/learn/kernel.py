@@ -412,7 +412,12 @@ def learn_again(
     guaranteed = rule not in (CV, "hand")
     several = isinstance(history, History) and history.m > 1
     if noise is None and rule == DEFAULT and floor > 0 and several:
-        noise, source = _cross_validated_noise(history, problem, base, how), "cross-validation"
+        # What the kernels leave that predict held-out tasks best, where n <= p in most tasks. An
+        # estimate without a theorem: the square-root lasso, which has one, counts every kernel that
+        # it misses as noise, and misses more the larger its noise is.
+        lam = cross_validated_lambda(history, base, how.loss)
+        noise = estimate_noise_std(problem, solve(problem, lam, tol=how.tol))
+        source = "cross-validation"
     if rule == PIVOTAL or (guaranteed and noise is None):
         rule = PIVOTAL
         lam = how.strength * pivotal_lambda(problem, delta=how.delta, rng=rng)
@@ -453,15 +458,3 @@ def learn_again(
     if learned.missed_signal:
         warnings.warn(learned.nothing_found(), stacklevel=3)
     return learned
-
-
-def _cross_validated_noise(
-    history: History | ScannedTasks, problem: Problem, base: KernelDictionary, how: LearnOptions
-) -> float:
-    """What the kernels leave that predict held-out tasks best, where n <= p in most tasks.
-
-    An estimate without a theorem: the square-root lasso, which has one, counts every kernel that it
-    misses as noise, and misses more the larger its noise is.
-    """
-    lam = cross_validated_lambda(history, base, how.loss)
-    return estimate_noise_std(problem, solve(problem, lam, tol=how.tol))

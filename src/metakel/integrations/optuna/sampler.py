@@ -567,8 +567,12 @@ class StopAtCallback:
 
     def __call__(self, study: Study, trial: FrozenTrial) -> None:
         """After a trial of the study."""
-        sampler = sampler_of(study)
-        certificate = sampler.certificate(study, delta=self.delta)
+        if not isinstance(study.sampler, MetaKelSampler):
+            raise InputError(
+                f"study {study.study_name!r} has a {type(study.sampler).__name__}; expected a "
+                "MetaKelSampler, as certificates are about its choices"
+            )
+        certificate = study.sampler.certificate(study, delta=self.delta)
         why = certificate.reason and str(certificate)
         if outlook := not why and certificate.outlook(self.stop_at):
             why = f"stop_at={self.stop_at} will not stop it: {outlook}"
@@ -580,13 +584,3 @@ class StopAtCallback:
             LOGGER.info("study %r stops: %s", study.study_name, reached)
             study.set_user_attr(CERTIFICATE, str(certificate))
             study.stop()
-
-
-def sampler_of(study: Study) -> MetaKelSampler:
-    """The sampler of a study, which has to be a `MetaKelSampler`."""
-    if not isinstance(study.sampler, MetaKelSampler):
-        raise InputError(
-            f"study {study.study_name!r} has a {type(study.sampler).__name__}; expected a "
-            "MetaKelSampler, as certificates are about its choices"
-        )
-    return study.sampler

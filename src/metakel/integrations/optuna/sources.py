@@ -12,7 +12,7 @@ import json
 import logging
 import time
 from base64 import b85decode, b85encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from hashlib import sha256
@@ -92,15 +92,29 @@ class SourceStudies:
                 study.study_name,
                 len(others),
             )
-
-        def learned() -> Prior | None:
-            return self.prior if len(others) == len(self._studies) else self._learned(others)
-
-        return shared_prior(study, self._mark(others), learned)
+        mark, alone = self._mark(others), isinstance(study._storage, InMemoryStorage)
+        stored = None if alone else read_prior(study, mark)
+        if stored is not None:
+            return stored
+        begun = time.perf_counter()
+        prior = self.prior if len(others) == len(self._studies) else self._learned(others)
+        if alone:
+            return prior
+        if _head(study).get("mark") == mark:
+            return read_prior(study, mark) or prior  # of another that was faster
+        worth = time.perf_counter() - begun >= WORTH
+        write_prior(study, mark, prior if worth else None)
+        return prior
 
     def wait(self, study: Study, trial: FrozenTrial) -> None:
-        """Return once `prior_for` need not be learned, or nobody else is about to."""
-        wait_for_prior(study, trial, self._mark(self.others(study)))
+        """Return once a worker has learned from this past, or none is about to."""
+        if isinstance(study._storage, InMemoryStorage):
+            return  # threads of one process take turns
+        mark = self._mark(self.others(study))
+        while _head(study).get("mark") != mark:
+            if not running(study.get_trials(deepcopy=False), trial.number).choosing:
+                return
+            time.sleep(LOOK)
 
     def _mark(self, studies: Sequence[RecordedStudy]) -> str:
         """The same for the same past, however it was read."""
@@ -172,32 +186,6 @@ def _of_constraint(study: RecordedStudy, name: str) -> RecordedStudy:
 
 
 # What workers share
-
-
-def wait_for_prior(study: Study, trial: FrozenTrial, mark: str) -> None:
-    """Return once a worker has learned from this past, or none is about to."""
-    if isinstance(study._storage, InMemoryStorage):
-        return  # threads of one process take turns
-    while _head(study).get("mark") != mark:
-        if not running(study.get_trials(deepcopy=False), trial.number).choosing:
-            return
-        time.sleep(LOOK)
-
-
-def shared_prior(study: Study, mark: str, learn: Callable[[], Prior | None]) -> Prior | None:
-    """What a worker on the study learned from the past that has this mark, or else ``learn()``."""
-    if isinstance(study._storage, InMemoryStorage):
-        return learn()
-    stored = read_prior(study, mark)
-    if stored is not None:
-        return stored
-    begun = time.perf_counter()
-    prior = learn()
-    if _head(study).get("mark") == mark:
-        return read_prior(study, mark) or prior  # of another that was faster
-    worth = time.perf_counter() - begun >= WORTH
-    write_prior(study, mark, prior if worth else None)
-    return prior
 
 
 def read_prior(study: Study, mark: str) -> Prior | None:
