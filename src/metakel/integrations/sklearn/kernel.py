@@ -79,14 +79,12 @@ class SklearnKernel(Kernel):  # type: ignore[misc]  # scikit-learn has no types
         return type(self)(self.kernel, self.scale, self.scale_bounds)
 
     def __eq__(self, other: object) -> bool:
-        return (
-            type(self) is type(other)
-            and isinstance(other, SklearnKernel)
-            and bool(self.scale == other.scale)
-            and bool(np.all(self.scale_bounds == other.scale_bounds))
-            and np.array_equal(self.kernel.eta, other.kernel.eta)
-            and same_kernels(self.kernel.base, other.kernel.base)
-        )
+        if type(self) is not type(other) or not isinstance(other, SklearnKernel):
+            return False
+        if self.scale != other.scale or np.any(self.scale_bounds != other.scale_bounds):
+            return False
+        one, two = self.kernel, other.kernel
+        return one is two or (np.array_equal(one.eta, two.eta) and same_kernels(one.base, two.base))
 
     def __repr__(self) -> str:
         return f"SklearnKernel({self.kernel!r}, scale={self.scale:.3g})"
