@@ -163,7 +163,8 @@ class CurveModel:
     @property
     def margin(self) -> float:
         """How many times what is rarely gained a run may gain; infinite with too few past tasks."""
-        return _quantile(self.margins, self.delta)
+        rank = ceil((1 - self.delta) * (len(self.margins) + 1) - 1e-9)
+        return float(self.margins[rank - 1]) if rank <= len(self.margins) else inf
 
     def at(self, delta: float, tolerance: float | None = None) -> CurveModel:
         """The same model with another probability that the best run is stopped."""
@@ -435,9 +436,3 @@ def _needed(curves: Array, gains: Array, tolerance: float) -> float:
     before, run = float(curves[:best, -1].max()), curves[best]
     behind = (before - tolerance * scale - run) / (gains * _pace(run - run[HALVES], scale))
     return max(float(behind[START:].max()), 0.0)
-
-
-def _quantile(ordered: Array, delta: float) -> float:
-    """The ceil((1 - delta)(k + 1))-th smallest; infinite where there are too few."""
-    rank = ceil((1 - delta) * (len(ordered) + 1) - 1e-9)
-    return float(ordered[rank - 1]) if rank <= len(ordered) else inf

@@ -11,7 +11,7 @@ from reference import draw
 from scipy.optimize import brentq
 
 from metakel.grouplasso import lambda_max, solve
-from metakel.grouplasso.newton import block_descent, secular_root
+from metakel.grouplasso.spd import block_descent, secular_root
 
 
 def left_hand_side(x, c, gamma):

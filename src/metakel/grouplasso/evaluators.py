@@ -1,4 +1,4 @@
-"""The sums of `newton.Evaluator` for tasks given by features, or by Gram matrices.
+"""The sums over tasks that the solver needs (`Evaluator`), by features or by Gram matrices.
 
 With features, most quantities come from the Gram matrices of the working set's columns, which are
 kept and extended. Once the columns outnumber the rows, n x n systems of the features are used
@@ -7,13 +7,14 @@ instead. With Gram matrices there is one n x n factorisation per task.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
 from metakel._arrays import Array
 from metakel.grouplasso import spd
-from metakel.grouplasso.newton import Residual, block_descent, independent_weights
 from metakel.grouplasso.problem import (
     Index,
     Problem,
@@ -33,6 +34,73 @@ SMALL = 64  # up to this many groups an iteration costs next to nothing
 
 # Sums over the columns of each group, along an axis.
 Summed = Callable[[Array, int], Array]
+
+
+@dataclass(frozen=True)
+class Residual:
+    """The quantities of the duality gap, recomputed from the raw data."""
+
+    scores: Array  # (p,) squared norms of z^(j)
+    norms: Array  # (p,) norms of beta^(j)
+    square: float  # ||r||^2 / N
+    inner: float  # y'r / N
+    rows: Sequence[Array] = ()  # y - f: one padded (m_b, n_b) array per batch; none if elsewhere
+
+
+class Evaluator(Protocol):
+    """Sums over tasks at a current point x, for groups of a growing working set.
+
+    ``work`` holds the groups of the working set. ``active``, ``curvature`` and the arguments of
+    `at` and `hessian` refer to groups by their position in it. A new evaluator is at x = 0 with an
+    empty working set.
+    """
+
+    p: int
+    energy: float  # ||y||^2 / N
+    rough: bool  # whether iterations are so costly that early subproblems are solved loosely
+    work: Index
+    active: Index  # positions of the groups with x > 0 at the current point
+    curvature: Array  # (|work|,) trace of each group's scaled Gram matrix, averaged over tasks
+
+    def extend(self, groups: Index) -> None:
+        """Add groups to the working set; their weight at the current point is zero."""
+        ...
+
+    def start(self, lam: Array) -> Array:
+        """Initial guess of x over the working set."""
+        ...
+
+    def at(self, active: Index, x: Array) -> tuple[float, Array]:
+        """Move to x > 0 on ``active``: y'r/N and the squared norms of z over the working set."""
+        ...
+
+    def hessian(self, groups: Index) -> Array:
+        """Hessian of g at the current point, over ``groups``.
+
+        They must contain the active ones, and may contain groups of weight zero.
+        """
+        ...
+
+    def residual(self) -> Residual:
+        """The quantities of the duality gap at the current point, from raw residuals."""
+        ...
+
+    def misfit(self, lam: Array) -> Array:
+        """||z^(j) - lam_j beta^(j)/||beta^(j)|| || of the active groups, from raw data (B.6).
+
+        Valid after `residual`.
+        """
+        ...
+
+    def beta(self) -> Array | None:
+        """(m, d) coefficients at the current point; None in kernel mode."""
+        ...
+
+
+def independent_weights(scores: Array, lam: Array, curvature: Array) -> Array:
+    """The weight of each group if it were the only one, for tasks of equal curvature."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(scores > lam * lam, (np.sqrt(scores) / lam - 1) / curvature, 0.0)
 
 
 class _ColumnSide:
@@ -61,7 +129,7 @@ class _ColumnSide:
 
     def start(self, starts: Index, lam: Array, curvature: Array) -> Array:
         """Weights to begin with."""
-        return block_descent(self.gram, self.h, starts, lam)
+        return spd.block_descent(self.gram, self.h, starts, lam)
 
     def select(self, cols: Index) -> None:
         """These columns have a weight."""
@@ -208,7 +276,6 @@ class FeatureEvaluator:
         self.work: Index = np.empty(0, np.intp)
         self.curvature = np.empty(0)
         self._dims = np.diff(problem.starts)
-        self._unit = bool((self._dims == 1).all())
         self._Phi = [np.empty((b.y.shape[0], 0, b.n)) for b in problem.batches]
         self._order = np.concatenate([b.tasks for b in problem.batches])
         self._h = np.empty((problem.m, 0))
@@ -270,7 +337,7 @@ class FeatureEvaluator:
         if not active.size:
             self._beta, self._z, value = np.empty((self.problem.m, 0)), self._h, self.energy
         else:
-            weights = x if self._unit else np.repeat(x, self._active_dims)
+            weights = np.repeat(x, self._active_dims)
             stiff = float(np.dot(self.curvature[active], x)) > STIFF
             value, self._beta, self._z = self._side.at(weights, stiff=stiff)
         return value, group_sums(np.einsum("sd,sd->d", self._z, self._z), self._starts)
@@ -287,8 +354,6 @@ class FeatureEvaluator:
 
     def _summed(self, values: Array, groups: Index, *, axis: int) -> Array:
         """Sums over the columns of each of these groups along one axis."""
-        if self._unit:
-            return values
         return group_sums(values, group_starts(self._dims[self.work[groups]]), axis)
 
     # -- the solution ------------------------------------------------------------------------

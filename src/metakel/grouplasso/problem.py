@@ -15,7 +15,7 @@ lam        (p,)            one lambda per group
 
 .. math:: P(\beta) = \frac1N \|y - \Phi\beta\|^2 + \sum_j \lambda_j \|\beta^{(j)}\|_2
 
-The solver reads the data only through sums over tasks (`newton.Evaluator`). With
+The solver reads the data only through sums over tasks (`evaluators.Evaluator`). With
 x_j = eta_j / lam_j and K_s(x) = sum_j x_j Phi_sj' Phi_sj, eliminating beta from Eq. 7 leaves
 
 .. math:: g(x) = \frac1N \sum_s y_s^\top r_s + \tfrac12 \sum_j \lambda_j^2 x_j, \qquad
@@ -25,7 +25,7 @@ a convex function of p numbers whose data part does not depend on lambda. Here r
 beta^(j) = x_j z^(j) with z = (2/N) Phi r, so that dg/dx_j = (lam_j^2 - ||z^(j)||^2) / 2.
 
 The tasks are coupled only through the p group norms, so we optimise those p numbers directly with
-projected Newton (`newton`). One iteration costs m small factorisations: of the Gram matrices of the
+projected Newton (`solve`). One iteration costs m small factorisations: of the Gram matrices of the
 active columns, or of n x n matrices where these are smaller.
 """
 
@@ -133,22 +133,15 @@ class Problem:
         observations of all tasks); ``loss="tasks"`` gives every task the same weight (the mean
         over tasks of each task's mean).
         """
-        features = [np.asarray(F, np.float64) for F in Phi]
-        values = [as_vector(v) for v in y]
-        sizes, weights = sizes_and_weights(features, values, loss, row_axis=0)
+        features, sizes, weights, padded = _as_tasks("Phi", Phi, y, loss)
         d = features[0].shape[1]
         batches = []
-        for tasks, padded in _padded(values, sizes, weights):
-            stacked = np.zeros((tasks.size, d, padded.shape[1]))
+        for tasks, values in padded:
+            stacked = np.zeros((tasks.size, d, values.shape[1]))
             for i, s in enumerate(tasks):
-                if features[s].shape != (sizes[s], d):
-                    raise ShapeError(
-                        f"task {s}: Phi has shape {features[s].shape}; expected (n_s, {d})"
-                    )
                 stacked[i, :, : sizes[s]] = np.sqrt(weights[s]) * features[s].T
             check_finite(stacked, "Phi")
-            check_finite(padded, "y")
-            batches.append(TaskBatch(tasks, padded, Phi=stacked))
+            batches.append(TaskBatch(tasks, values, Phi=stacked))
         return cls(tuple(batches), group_sizes(groups, d), sizes, weights)
 
     @classmethod
@@ -160,25 +153,16 @@ class Problem:
         loss: Loss = "points",
     ) -> Problem:
         """One (p, n_s, n_s) stack of Gram matrices per task; the rest as in `from_tasks`."""
-        grams = [np.asarray(k, np.float64) for k in K]
-        values = [as_vector(v) for v in y]
-        sizes, weights = sizes_and_weights(grams, values, loss, row_axis=1)
+        grams, sizes, weights, padded = _as_tasks("K", K, y, loss)
         p = grams[0].shape[0]
         batches = []
-        for tasks, padded in _padded(values, sizes, weights):
-            width = padded.shape[1]
-            stacked = np.zeros((p, tasks.size, width, width))
+        for tasks, values in padded:
+            stacked = np.zeros((p, *values.shape, values.shape[1]))
             for i, s in enumerate(tasks):
-                n = sizes[s]
-                if grams[s].shape != (p, n, n):
-                    raise ShapeError(
-                        f"task {s}: K has shape {grams[s].shape}; expected ({p}, {n}, {n})"
-                    )
-                np.multiply(grams[s], weights[s], out=stacked[:, i, :n, :n])
+                np.multiply(grams[s], weights[s], out=stacked[:, i, : sizes[s], : sizes[s]])
             check_finite(stacked, "K")
             check_symmetry(stacked, tasks)
-            check_finite(padded, "y")
-            batches.append(TaskBatch(tasks, padded, K=stacked))
+            batches.append(TaskBatch(tasks, values, K=stacked))
         return cls(tuple(batches), (None,) * p, sizes, weights)
 
     def __repr__(self) -> str:
@@ -331,31 +315,31 @@ def group_sums(values: Array, starts: Index, axis: int = 0) -> Array:
 # -- tasks -----------------------------------------------------------------------------------------
 
 
-def as_vector(y: ArrayLike) -> Array:
-    """The observations of a task as a vector; a single column is accepted, too."""
-    values = np.asarray(y, np.float64)
-    return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
-
-
-def sizes_and_weights(
-    arrays: list[Array], values: list[Array], loss: Loss, *, row_axis: int
-) -> tuple[Index, Array]:
-    """(m,) number of observations of every task, and its weight in the loss."""
-    if not arrays or len(arrays) != len(values):
-        raise ShapeError(f"found {len(arrays)} tasks of features and {len(values)} of values")
+def _as_tasks(
+    name: str, arrays: Sequence[ArrayLike] | Array, y: Sequence[ArrayLike] | Array, loss: Loss
+) -> tuple[list[Array], Index, Array, Iterator[tuple[Index, Array]]]:
+    """The arrays, (m,) numbers of observations, (m,) weights in the loss, and y in batches."""
+    found, values = ([np.asarray(a, np.float64) for a in part] for part in (arrays, y))
+    if not found or len(found) != len(values):
+        raise ShapeError(f"found {len(found)} tasks of features and {len(values)} of values")
     if loss not in ("points", "tasks"):
         raise InputError(f"loss is {loss!r}; expected 'points' or 'tasks'")
-    for s, (array, v) in enumerate(zip(arrays, values, strict=True)):
-        if array.ndim != row_axis + 2 or v.shape != (array.shape[row_axis],):
+    # A single column of values is accepted, too.
+    values = [v[:, 0] if v.ndim == 2 and v.shape[1] == 1 else v for v in values]
+    first, axes = found[0].shape, {"Phi": 2, "K": 3}[name]
+    for s, (array, v) in enumerate(zip(found, values, strict=True)):
+        n = v.size
+        expected = (n, *first[1:]) if name == "Phi" else (*first[:1], n, n)
+        if v.ndim != 1 or array.ndim != axes or array.shape != expected:
             raise ShapeError(
-                f"task {s}: an array of shape {array.shape} does not match y of shape {v.shape}"
+                f"task {s}: {name} has shape {array.shape} and y {v.shape}; expected {expected} "
+                f"and ({n},)"
             )
         if not array.size:
             raise InputError(f"task {s}: shape {array.shape}; expected no empty dimension")
     sizes = np.array([v.size for v in values])
-    if loss == "points":
-        return sizes, np.ones(sizes.size)
-    return sizes, sizes.sum() / (sizes.size * sizes)
+    weights = np.ones(sizes.size) if loss == "points" else sizes.sum() / (sizes.size * sizes)
+    return found, sizes, weights, _padded(values, sizes, weights)
 
 
 def _padded(values: list[Array], sizes: Index, weights: Array) -> Iterator[tuple[Index, Array]]:
@@ -371,6 +355,7 @@ def _padded(values: list[Array], sizes: Index, weights: Array) -> Iterator[tuple
             padded = np.zeros((tasks.size, width))
             for row, s in zip(padded, tasks, strict=True):
                 row[: sizes[s]] = np.sqrt(weights[s]) * values[s]
+            check_finite(padded, "y")
             yield tasks, padded
             first = i
 

@@ -1,8 +1,14 @@
 """Solve the group lasso (Eq. 8) to a certified duality gap.
 
-The groups enter a working set by how much they violate optimality. Newton's method minimises over
-the working set; then the duality gap over all groups is computed from the raw data, until it is
-small enough.
+The groups enter a working set by how much they violate optimality. Projected Newton minimises over
+the working set, in x = eta / lam (see `problem`); then the duality gap over all groups is computed
+from the raw data, until it is small enough.
+
+A stationary point has ||z^(j)|| = lam_j on active groups. For orthogonal features 1/||z^(j)|| is
+linear in x_j, so we apply Newton's method to 1/||z^(j)|| = 1/lam_j. With v_j = ||z^(j)||^2, this
+*long* step replaces the gradient (lam_j^2 - v_j) / 2 by q_j = v_j (1 - sqrt(v_j) / lam_j) and keeps
+the Hessian. For orthogonal features a single step is exact, and steps do not get short where x is
+far too small. The plain Newton step is the fallback, so every accepted step decreases g.
 """
 
 from __future__ import annotations
@@ -18,8 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from metakel._arrays import Array
 from metakel.errors import InputError, NotConverged, ShapeError
-from metakel.grouplasso.evaluators import FeatureEvaluator, GramEvaluator
-from metakel.grouplasso.newton import Evaluator, Iterate, Residual, dual_value, evaluate, minimize
+from metakel.grouplasso.evaluators import Evaluator, FeatureEvaluator, GramEvaluator, Residual
 from metakel.grouplasso.problem import Index, Problem
 
 Progress = Callable[[int, float], None]
@@ -27,6 +32,11 @@ FIRST = 10  # groups that the working set begins with
 # Below this multiple of lambda_max most groups are active, so more of them are added at once.
 TINY = 1e-4
 ROUNDS = 200
+# Weights times curvature below this have no effect beyond rounding, and are set to zero.
+NEGLIGIBLE = 1e-12
+# Rounding errors of the objective relative to the energy: usual, and if it is ill-conditioned.
+ROUNDING, ILL_CONDITIONED = 1e-15, 1e-11
+PATIENCE = 5  # steps without progress after which rounding is assumed to prevent it
 
 
 @dataclass(frozen=True, eq=False)
@@ -285,24 +295,20 @@ def optimize(
     progress: Progress | None,
 ) -> End:
     """Minimise over all groups, from x (p,) or from zero, to a gap of tol times the energy."""
-    target = tol * evaluator.energy
-    state = np.zeros(evaluator.work.size) if x is None else x[evaluator.work]
-    if x is not None and (outside := _outside(evaluator, x > 0)).size:
-        evaluator.extend(outside)
-        state = x[evaluator.work]
-    from_zero = x is None
-    steps = 0
-    if not from_zero:
+    target, steps, state = tol * evaluator.energy, 0, np.zeros(evaluator.work.size)
+    if x is not None:
+        if (outside := _outside(evaluator, x > 0)).size:
+            evaluator.extend(outside)
         # A good start is improved before the raw data are read.
-        now = evaluate(evaluator, lam[evaluator.work], state)
+        now = evaluate(evaluator, lam[evaluator.work], x[evaluator.work])
         now = minimize(evaluator, now, tol=0.3 * target, max_iterations=max_iterations)
         state, steps = now.x, now.iterations
     end = _certify(evaluator, lam, steps)
     _check_scores(end.residual.scores)
-    first = True
     for round_ in range(ROUNDS):
         if end.gap <= target or end.iterations >= max_iterations:
             break
+        first = round_ == 0
         ratio = np.sqrt(end.residual.scores) / lam
         candidates = _outside(evaluator, ratio > 1)
         most = max(FIRST if first else FIRST // 2, int(np.count_nonzero(state)))
@@ -312,15 +318,14 @@ def optimize(
         if new.size:
             evaluator.extend(new)
             state = np.concatenate([state, np.zeros(new.size)])
-        if from_zero:
-            now = evaluate(evaluator, lam[evaluator.work], evaluator.start(lam[evaluator.work]))
+        here = lam[evaluator.work]
+        if first and x is None:
+            now = evaluate(evaluator, here, evaluator.start(here))
         else:
-            now = Iterate(
-                state, lam[evaluator.work], end.residual.inner, end.residual.scores[evaluator.work]
-            )
+            now = Iterate(state, here, end.residual.inner, end.residual.scores[evaluator.work])
         # While groups still enter, an approximate minimum over the working set is enough.
         rough = candidates.size > 0 and evaluator.rough
-        before, from_zero, first = end, False, False
+        before = end
         found = minimize(
             evaluator,
             now,
@@ -350,3 +355,149 @@ def _certify(evaluator: Evaluator, lam: Array, iterations: int) -> End:
     primal = residual.square + float(np.dot(lam, residual.norms))
     dual = dual_value(residual.inner, residual.square, np.sqrt(residual.scores), lam)
     return End(residual, primal, primal - dual, iterations)
+
+
+# -- Newton's method over the working set ----------------------------------------------------------
+
+
+@dataclass
+class Iterate:
+    """A point x over the working set and the quantities computed there."""
+
+    x: Array
+    lam: Array
+    data: float  # y'r / N
+    scores: Array  # squared norms of z over the working set
+    iterations: int = 0
+
+    @cached_property
+    def objective(self) -> float:
+        """g(x)."""
+        return self.data + 0.5 * float(np.dot(self.lam * self.lam, self.x))
+
+    @cached_property
+    def gap(self) -> float:
+        """Duality gap of the problem restricted to the working set."""
+        square = max(self.data - 0.5 * float(np.dot(self.x, self.scores)), 0.0)
+        norms = np.sqrt(self.scores)
+        primal = square + float(np.dot(self.lam * self.x, norms))
+        return primal - dual_value(self.data, square, norms, self.lam)
+
+
+def dual_value(inner: float, square: float, norms: Array, lam: Array) -> float:
+    """Best dual objective along the ray of the residual.
+
+    theta = a 2r/N is feasible for |a| <= min_j lam_j / ||z^(j)||; along it the dual is
+    2 a y'r/N - a^2 ||r||^2/N.
+    """
+    tightest = float((norms / lam).max(initial=0.0))
+    if abs(inner) * tightest > square:
+        a = float(np.copysign(1 / tightest, inner))
+    elif square > 0.0:
+        a = inner / square
+    else:
+        return 0.0
+    return 2 * a * inner - a * a * square
+
+
+def minimize(evaluator: Evaluator, now: Iterate, *, tol: float, max_iterations: int) -> Iterate:
+    """Minimise g over the working set to an absolute gap ``tol``, from the current point."""
+    taken, idle = 0, 0
+    objective, gap = now.objective, now.gap  # the best so far
+    while taken < max_iterations and idle < PATIENCE and now.gap > tol:
+        step = _step(evaluator, now)
+        if step is None:
+            break
+        now, taken = step, taken + 1
+        gained = objective - now.objective > ROUNDING * evaluator.energy
+        idle = 0 if gained or now.gap <= 0.5 * gap else idle + 1
+        objective, gap = min(objective, now.objective), min(gap, now.gap)
+    now.iterations = taken
+    return now
+
+
+def evaluate(evaluator: Evaluator, lam: Array, x: Array) -> Iterate:
+    """Move the evaluator to x; groups without any correlation (z = beta = 0) lose their weight."""
+    active = np.flatnonzero(x)
+    data, scores = evaluator.at(active, x[active])
+    blank = active[scores[active] == 0.0]
+    if blank.size:
+        x = x.copy()
+        x[blank] = 0.0
+        return evaluate(evaluator, lam, x)
+    return Iterate(x, lam, data, scores)
+
+
+def _step(evaluator: Evaluator, now: Iterate) -> Iterate | None:
+    """One accepted step from ``now``, or None if no step decreases g beyond rounding."""
+    # Besides the active groups: idle ones whose weight would increase.
+    places = np.flatnonzero((now.x > 0) | (now.scores > now.lam * now.lam))
+    if not places.size:
+        return None
+    x, v, strength = now.x[places], now.scores[places], now.lam[places]
+    gradient = 0.5 * (strength * strength - v)
+    H = evaluator.hessian(places)
+    if not (H.diagonal() > 0).all():
+        return None
+    here, gap = now.objective, now.gap
+    for q in (v * (1 - np.sqrt(v) / strength), gradient):
+        target = bounded_newton(H, q, x)
+        slope = float(np.dot(gradient, target - x))
+        if slope >= 0.0:
+            continue
+        share = 1.0
+        # The long step gets one try; the plain Newton step is shortened until it decreases g.
+        for _ in range(1 if q is not gradient else 30):
+            moved = now.x.copy()
+            moved[places] = target if share == 1.0 else x + share * (target - x)
+            moved[moved * evaluator.curvature < NEGLIGIBLE] = 0.0
+            trial = evaluate(evaluator, now.lam, moved)
+            rise = (trial.objective - here) / evaluator.energy
+            if rise <= 1e-4 * share * slope / evaluator.energy + ROUNDING:
+                return trial
+            # Close to the optimum rounding dominates the objective earlier than the gap.
+            if rise <= ILL_CONDITIONED and trial.gap <= 0.5 * gap:
+                return trial
+            share *= 0.5
+    # Return the evaluator to the point of the caller.
+    active = np.flatnonzero(now.x)
+    evaluator.at(active, now.x[active])
+    return None
+
+
+def bounded_newton(H: Array, q: Array, x: Array) -> Array:
+    """x + t for the t that minimises t'Ht/2 + q't subject to x + t >= 0.
+
+    An active-set method: guess which entries of x + t are zero, solve for the others, and correct
+    the guess by the signs found. Should the guesses cycle, use non-negative least squares.
+    """
+    # Duplicated groups make H singular; the ridge selects one of the equally good steps.
+    H = H.copy()
+    H.reshape(-1)[:: x.size + 1] *= 1 + 1e-11
+    target = x + np.linalg.solve(H, -q)
+    free = target > 0
+    if free.all():
+        return target
+    for _ in range(25):
+        held, places = np.where(free, 0.0, x), np.flatnonzero(free)
+        t = -held
+        if places.size:
+            t[places] = np.linalg.solve(H[places[:, None], places], (H @ held - q)[places])
+        negative = free & (x + t <= 0)
+        released = ~free & (H @ t + q < 0)
+        if not negative.any() and not released.any():
+            return np.where(free, x + t, 0.0)
+        free = (free & ~negative) | released
+    return _by_nnls(H, q, x)
+
+
+def _by_nnls(H: Array, q: Array, x: Array) -> Array:
+    from scipy.optimize import nnls
+
+    scale = 1 / np.sqrt(H.diagonal())
+    values, vectors = np.linalg.eigh(H * np.outer(scale, scale))
+    # H may be slightly indefinite by rounding; nearly flat directions get some curvature.
+    roots = np.sqrt(np.maximum(values, 1e-10 * values[-1]))
+    b = vectors.T @ (scale * (H @ x - q)) / roots
+    found: Array = nnls(roots[:, None] * vectors.T, b, maxiter=30 * x.size + 100)[0]
+    return scale * found

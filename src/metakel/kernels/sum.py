@@ -288,6 +288,12 @@ class KernelSum:
         return f"KernelSum({len(self.active)} of {self.base.p} active: {shown})"
 
 
+def same_kernels(one: KernelDictionary, other: KernelDictionary) -> bool:
+    """Whether these are the same base kernels, the user's own functions included."""
+    functions = [[family.functions for family in base.families] for base in (one, other)]
+    return one is other or (functions[0] == functions[1] and encode(one) == encode(other))
+
+
 def as_kernel(name: str, value: Any) -> KernelSum:
     """The kernel itself; an error for anything else says how to get one from it."""
     if isinstance(value, KernelSum):

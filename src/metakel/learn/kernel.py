@@ -140,7 +140,6 @@ class LearnedKernel:
         rng, progress
             As in `learn_kernel`.
         """
-        base, loss = self.kernel.base, self.options.loss
         more = new_tasks(new, self.history.m)
         check_more(self.history, more)
         history: History | ScannedTasks
@@ -153,13 +152,11 @@ class LearnedKernel:
                 "update: a scan of files cannot be added to a history in memory; scan both, or "
                 "read the new tasks into a History"
             )
-        problem = as_problem(history, base, loss)
         # Scaled like this, the weight (2/N) x (or (2/m) x) in every old task stays the same.
-        growth = problem.total / self.problem.total
-        if loss == "tasks":
-            growth = problem.m / self.problem.m
+        by_task = self.options.loss == "tasks"
+        growth = history.m / self.history.m if by_task else history.total / self.history.total
         start = growth * self.solution.eta / self.solution.lam
-        return learn_again(history, problem, base, self.options, start, rng, progress)
+        return _learn(history, self.kernel.base, self.options, start, rng, progress)
 
     def hidden(self) -> Array:
         """(p,) how large a base kernel can be that was not selected; 0 for the selected ones.
@@ -389,14 +386,11 @@ def learn_kernel(
     if rng is not None:
         check_generator(rng)
     how = LearnOptions(noise_std, lam, strength, delta, weights, loss, tol)
-    base = matching_base(history, base)
-    problem = as_problem(history, base, loss)
-    return learn_again(history, problem, base, how, None, rng, progress)
+    return _learn(history, matching_base(history, base), how, None, rng, progress)
 
 
-def learn_again(
+def _learn(
     history: History | ScannedTasks,
-    problem: Problem,
     base: KernelDictionary,
     how: LearnOptions,
     start: Array | None,
@@ -404,6 +398,7 @@ def learn_again(
     progress: Progress | None,
 ) -> LearnedKernel:
     """Choose lambda, solve from weights x = ``start`` = eta / lambda, make the kernel."""
+    problem = as_problem(history, base, how.loss)
     rule = how.lam if isinstance(how.lam, str) else "hand"
     noise, floor = how.noise_std, EXACT_FIT * root_mean_square(problem)
     source: NoiseSource = "given"
@@ -412,7 +407,12 @@ def learn_again(
     guaranteed = rule not in (CV, "hand")
     several = isinstance(history, History) and history.m > 1
     if noise is None and rule == DEFAULT and floor > 0 and several:
-        noise, source = _cross_validated_noise(history, problem, base, how), "cross-validation"
+        # What the kernels leave that predict held-out tasks best, where n <= p in most tasks. An
+        # estimate without a theorem: the square-root lasso, which has one, counts every kernel that
+        # it misses as noise, and misses more the larger its noise is.
+        lam = cross_validated_lambda(history, base, how.loss)
+        noise = estimate_noise_std(problem, solve(problem, lam, tol=how.tol))
+        source = "cross-validation"
     if rule == PIVOTAL or (guaranteed and noise is None):
         rule = PIVOTAL
         lam = how.strength * pivotal_lambda(problem, delta=how.delta, rng=rng)
@@ -453,15 +453,3 @@ def learn_again(
     if learned.missed_signal:
         warnings.warn(learned.nothing_found(), stacklevel=3)
     return learned
-
-
-def _cross_validated_noise(
-    history: History | ScannedTasks, problem: Problem, base: KernelDictionary, how: LearnOptions
-) -> float:
-    """What the kernels leave that predict held-out tasks best, where n <= p in most tasks.
-
-    An estimate without a theorem: the square-root lasso, which has one, counts every kernel that it
-    misses as noise, and misses more the larger its noise is.
-    """
-    lam = cross_validated_lambda(history, base, how.loss)
-    return estimate_noise_std(problem, solve(problem, lam, tol=how.tol))

@@ -29,7 +29,7 @@ class LeastSquares:
     squares: Array  # (k,) squared coefficients
     variances: Array  # (k,) variances of the coefficients, relative to the noise variance
     rss: float  # residual sum of squares of the tasks that these columns do not fit exactly
-    free: float  # residual degrees of freedom of those tasks: observations minus rank
+    free: int  # residual degrees of freedom of those tasks: observations minus rank
 
 
 def least_squares(problem: Problem, active: NDArray[np.intp]) -> LeastSquares:
@@ -162,8 +162,18 @@ class LearnOptions:
     tol: float
 
     def __post_init__(self) -> None:
-        noise_std = self.noise_std
-        _check_lam(self.lam, noise_std)
+        lam, noise_std = self.lam, self.noise_std
+        # Numbers are checked where the number of kernels is known.
+        if lam is None or (isinstance(lam, str) and lam not in (*RULES, PIVOTAL, CV)):
+            found = "lam is None" if lam is None else f"unknown lambda rule {lam!r}"
+            raise InputError(
+                f"{found}; expected a positive number, one for every base kernel, or one of the "
+                f"known rules: {', '.join(RULES)} (these need noise_std), {PIVOTAL}, {CV}"
+            )
+        if noise_std is None and isinstance(lam, str) and lam not in (DEFAULT, PIVOTAL, CV):
+            raise InputError(
+                f"lambda rule {lam!r} needs noise_std; expected {PIVOTAL!r} or {CV!r} without it"
+            )
         if noise_std is not None and not (np.isfinite(noise_std) and noise_std > 0):
             raise InputError(f"noise_std is {noise_std}; expected a positive number, or None")
         if not (is_number(self.strength) and 0 < self.strength <= 1):
@@ -184,20 +194,6 @@ class LearnOptions:
         if self.weights == "uniform" or not active.size:
             return KernelSum.uniform(base, active=active)
         return self.weights.kernel(base, eta)
-
-
-def _check_lam(lam: str | ArrayLike | None, noise_std: float | None) -> None:
-    """Numbers are checked where the number of kernels is known."""
-    if lam is None or (isinstance(lam, str) and lam not in (*RULES, PIVOTAL, CV)):
-        found = "lam is None" if lam is None else f"unknown lambda rule {lam!r}"
-        raise InputError(
-            f"{found}; expected a positive number, one for every base kernel, or one of the "
-            f"known rules: {', '.join(RULES)} (these need noise_std), {PIVOTAL}, {CV}"
-        )
-    if noise_std is None and isinstance(lam, str) and lam not in (DEFAULT, PIVOTAL, CV):
-        raise InputError(
-            f"lambda rule {lam!r} needs noise_std; expected {PIVOTAL!r} or {CV!r} without it"
-        )
 
 
 class ScannedTasks(Protocol):

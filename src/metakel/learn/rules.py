@@ -67,16 +67,11 @@ class Eigenvalues:
         """(p,) sums of log(1 + v / rho_j)."""
         return self.sums(np.log1p(self.flat / np.repeat(rho, self.counts)))
 
-    def tilted(self, top: Array, z: Array) -> Array:
-        """(2, p) sums of `tilted` over v / top_j at z_j."""
-        parts = tilted(self.flat / np.repeat(top, self.counts), np.repeat(z, self.counts))
-        return np.stack([self.sums(part) for part in parts])
-
-
-def tilted(share: Array, z: Array | float) -> tuple[Array, Array]:
-    """Terms of psi(t) and t psi'(t) of `chernoff_energy` for eigenvalues v = share max(v)."""
-    remaining = (1 + z * (1 - share)) / (1 + z)  # 1 - tau share
-    return -np.log(remaining) / 2, (1 - remaining) / remaining / 2
+    def tilted(self, top: Array, z: Array) -> tuple[Array, Array]:
+        """Sums (p,) of psi(t) and of t psi'(t) in `chernoff_energy`, for v = share top_j at z_j."""
+        share, z = self.flat / np.repeat(top, self.counts), np.repeat(z, self.counts)
+        remaining = (1 + z * (1 - share)) / (1 + z)  # 1 - tau share
+        return self.sums(-np.log(remaining) / 2), self.sums((1 - remaining) / remaining / 2)
 
 
 def chernoff_energy(v: Eigenvalues, x: float) -> Array:

@@ -193,29 +193,15 @@ def hidden_sizes(problem: Problem, lam: Array, active: NDArray[np.intp]) -> tupl
 
 @dataclass(frozen=True, eq=False)
 class Remains:
-    """What the residuals of the selection hold of each base kernel; see `remains`.
+    """What the residuals of the selection hold of each base kernel; see `remains`."""
 
-    Parameters
-    ----------
-    excess : (p,) array
-        Sum over tasks of |A'r|^2 minus what noise alone gives on average.
-    trace : (p,) array
-        Sum over tasks of the trace of A'A.
-    squares : (p,) array
-        Sum over tasks of the squared entries of A'A; 0 where the selection imitates the kernel.
-    dims : (p,) array
-        Numbers of features.
-    rss, free : float
-        Residual sum of squares of the selection, and its degrees of freedom.
-    noise_std : float
-    """
-
-    excess: Array
-    trace: Array
+    excess: Array  # (p,) sum over tasks of |A'r|^2 minus what noise alone gives on average
+    trace: Array  # (p,) sum over tasks of the trace of A'A
+    # (p,) sum over tasks of the squared entries of A'A; 0 where the selection imitates the kernel
     squares: Array
-    dims: Array
-    rss: float
-    free: int
+    dims: Array  # (p,) numbers of features
+    rss: float  # residual sum of squares of the selection
+    free: int  # its degrees of freedom
     noise_std: float
 
     def sizes(self) -> Array:

@@ -18,7 +18,7 @@ from metakel._arrays import Array
 from metakel.data import History, Task
 from metakel.errors import InputError
 from metakel.gp.posterior import log_evidence
-from metakel.grouplasso import Problem, Solution, lambda_max, path
+from metakel.grouplasso import lambda_max, path
 from metakel.kernels import KernelDictionary, KernelSum
 from metakel.kernels.nystrom import spread_rows
 from metakel.learn.problem import (
@@ -26,7 +26,6 @@ from metakel.learn.problem import (
     ScannedTasks,
     as_problem,
     estimate_noise_std,
-    least_squares,
     refitted_weights,
 )
 
@@ -124,12 +123,13 @@ def cross_validated_lambda(
             f"{history.m}: give noise_std= and a rule, or lam= as a number"
         )
 
-    def fit_path(kept: History) -> list[KernelAndNoise]:
+    def fit_path(kept: History) -> list[tuple[KernelSum, float]]:
         return _models_along_path(kept, base, loss)
 
-    def score(model: KernelAndNoise, task: Task) -> float:
+    def score(model: tuple[KernelSum, float], task: Task) -> float:
+        kernel, noise_std = model
         rows = spread_rows(np.arange(task.n), MOST_ROWS)
-        found = log_evidence(model.kernel, task.X[rows], task.y[rows], noise_var=model.noise_std**2)
+        found = log_evidence(kernel, task.X[rows], task.y[rows], noise_var=noise_std**2)
         return found / len(rows) if loss == "tasks" else found
 
     # Tasks are dealt to folds by the size of their values: folds are alike, in whatever order
@@ -145,43 +145,28 @@ def cross_validated_lambda(
     return lam
 
 
-@dataclass(frozen=True, eq=False)
-class KernelAndNoise:
-    """The prior of a task: y = f(x) + noise, f ~ GP(0, kernel)."""
-
-    kernel: KernelSum
-    noise_std: float
-
-
 def _models_along_path(
     history: History, base: KernelDictionary, loss: Loss
-) -> list[KernelAndNoise]:
-    """One model per lambda ratio."""
+) -> list[tuple[KernelSum, float]]:
+    """Kernel and noise level of the prior y = f(x) + noise of a task, one per lambda ratio.
+
+    Least squares refits a selection, so that equal ones share a model.
+    """
     problem, sizes = as_problem(history, base, loss), _typical_sizes(history, base)
-    assert isinstance(problem, Problem)
     size = sqrt(float(np.mean(np.concatenate([task.y for task in history]) ** 2)))
     top = lambda_max(problem, np.sqrt(sizes)) or 1.0  # any lambda will do where y is 0
-
-    def fit(solution: Solution) -> KernelAndNoise:
-        noise, strengths = noise_and_strengths(problem, solution)
-        noise = max(noise, LEAST_NOISE * (size or 1.0))
-        variances = task_variances(base, strengths, sizes, max(size**2 - noise**2, 0.0))
-        return KernelAndNoise(KernelSum(base, variances), noise)
-
-    solutions = path(problem, top * LAM_RATIOS, weights=np.sqrt(sizes), tol=TOLERANCE)
-    return fit_selections(problem, solutions, fit)
-
-
-def fit_selections(
-    problem: Problem, solutions: Sequence[Solution], fit: Callable[[Solution], Model]
-) -> list[Model]:
-    """One model per solution; where least squares refits it, equal selections share theirs."""
-    known: dict[bytes, Model] = {}
+    known: dict[bytes, tuple[KernelSum, float]] = {}
     models = []
-    for solution in solutions:
+    for solution in path(problem, top * LAM_RATIOS, weights=np.sqrt(sizes), tol=TOLERANCE):
         key = (solution.eta if problem.kernel_mode else solution.active).tobytes()
         if key not in known:
-            known[key] = fit(solution)
+            noise = estimate_noise_std(problem, solution)
+            strengths = solution.eta
+            if not problem.kernel_mode:  # without the shrinkage, and without what noise adds
+                strengths = refitted_weights(problem, solution.active, noise)
+            noise = max(noise, LEAST_NOISE * (size or 1.0))
+            variances = task_variances(base, strengths, sizes, max(size**2 - noise**2, 0.0))
+            known[key] = KernelSum(base, variances), noise
         models.append(known[key])
     return models
 
@@ -190,19 +175,6 @@ def _typical_sizes(history: History, base: KernelDictionary) -> Array:
     """(p,) mean k_j(x, x) over all rows; 1 for a kernel that is 0 on all of them."""
     means = base.diags(np.concatenate([task.X for task in history])).mean(axis=1)
     return np.where(means > 0, means, 1.0)
-
-
-def noise_and_strengths(problem: Problem, solution: Solution) -> tuple[float, Array]:
-    """The noise level, and (p,) root sums of squared coefficients without what noise adds.
-
-    From least squares on the selected groups; in kernel mode, from the lasso itself.
-    """
-    if problem.kernel_mode:
-        return estimate_noise_std(problem, solution), solution.eta
-    fit = least_squares(problem, solution.active)
-    # Nothing is free where there are as many columns as rows.
-    noise = sqrt(fit.rss / fit.free) if fit.free else estimate_noise_std(problem, solution)
-    return noise, refitted_weights(problem, solution.active, noise)
 
 
 def task_variances(base: KernelDictionary, strengths: Array, sizes: Array, total: float) -> Array:

@@ -30,15 +30,8 @@ from metakel.space import Fixed
 
 LOGGER = logging.getLogger("metakel")
 PREFIX = "library:"
-METRICS = {
-    "log_loss": "classification",
-    "auc": "classification",
-    "balanced_accuracy": "classification",
-    "accuracy": "classification",
-    "rmse": "regression",
-    "mae": "regression",
-    "r2": "regression",
-}
+METRICS = dict.fromkeys(("log_loss", "auc", "balanced_accuracy", "accuracy"), "classification")
+METRICS |= dict.fromkeys(("rmse", "mae", "r2"), "regression")
 MINIMIZED = ("log_loss", "rmse", "mae")
 
 
@@ -184,26 +177,17 @@ class Card:
         )
 
     @property
-    def _beginning(self) -> str:
-        return f"Tried first: {'; then '.join(self.tried_first)}"
+    def _said(self) -> tuple[str, ...]:
+        return self.purpose, self.origin, f"Tried first: {'; then '.join(self.tried_first)}"
 
     def __str__(self) -> str:
         width = max(map(len, self.ranges))
-        lines = [f"  {name:{width}}  {text}" for name, text in self.ranges.items()]
-        return "\n".join(
-            [
-                f"{self.name}, {self.metric}: {self.title}",
-                self.purpose,
-                self.origin,
-                self._beginning,
-                *lines,
-            ]
-        )
+        ranges = (f"  {name:{width}}  {text}" for name, text in self.ranges.items())
+        return "\n".join([f"{self.name}, {self.metric}: {self.title}", *self._said, *ranges])
 
     def _repr_html_(self) -> str:
         ranges = "; ".join(f"{name}: {text}" for name, text in self.ranges.items())
-        parts = (self.purpose, self.origin, self._beginning, ranges)
-        return html_card(f"{self.title}, {self.metric}", *map(paragraph, parts))
+        return html_card(f"{self.title}, {self.metric}", *map(paragraph, (*self._said, ranges)))
 
 
 @cache
@@ -232,8 +216,7 @@ def card(name: str, metric: str | None = None) -> Card:
     if not found:
         raise InputError(f"the library has no prior for {name!r} yet; it has {_names()}")
     by_metric = {entry.metric: entry for entry in found}
-    usual = (m for m in ("log_loss", "auc", "rmse", *by_metric) if m in by_metric)
-    wanted = metric or next(usual)
+    wanted = metric or next(m for m in ("log_loss", "auc", "rmse", *by_metric) if m in by_metric)
     if wanted not in by_metric:
         known = ", ".join(by_metric)
         raise InputError(f"the library has no {name!r} for the metric {metric!r}; it has {known}")
@@ -348,5 +331,5 @@ CALLED = {
 
 def metric_called(name: str) -> str | None:
     """The metric of the library that people call so; None for another one."""
-    bare = re.sub("[^a-z0-9]", "", name.lower().removeprefix("neg_"))
+    bare = _bare(name.lower().removeprefix("neg_"))
     return next((metric for metric, names in CALLED.items() if bare in names.split()), None)

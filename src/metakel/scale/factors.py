@@ -16,17 +16,18 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
 
 from metakel._arrays import Array
 from metakel.errors import InputError
-from metakel.grouplasso.evaluators import FeatureEvaluator
-from metakel.grouplasso.newton import Residual, independent_weights
-from metakel.grouplasso.problem import Problem, TaskBatch, group_energies, group_sums
+from metakel.grouplasso.evaluators import FeatureEvaluator, Residual, independent_weights
+from metakel.grouplasso.problem import Index, Problem, TaskBatch, group_starts, group_sums
 from metakel.kernels import KernelDictionary
-from metakel.scale.parquet import Index, TaskFile
+
+if TYPE_CHECKING:
+    from metakel.scale._scan import TaskFile
 
 NUMBERS = 1 << 22  # features that are computed at a time
 STEP = 8  # rows of small tasks are padded to a multiple of this by zeros, which change nothing
@@ -39,7 +40,7 @@ class FactorFile:
     path: str  # of an array (k, d + 1, rows)
     tasks: Index  # (k,) places of the tasks in the history
     sizes: Index  # (k,) how many observations they had
-    dims: tuple[int, ...]  # (p,) features of each base kernel
+    dims: tuple[int | None, ...]  # (p,) features of each base kernel
     energy: float  # sum of squares of the values
     traces: Array  # (p,) sums over tasks of the traces of the Gram matrices
     scores: Array  # (p,) sums over tasks of the squared norms of Phi_j'y
@@ -113,17 +114,16 @@ def write_factors(
 
 
 def _summed(path: str, tasks: Index, sizes: Index, base: KernelDictionary) -> FactorFile:
-    dims = tuple(group.stop - group.start for group in base.groups)
-    file = FactorFile(path, tasks, sizes, dims, 0.0, np.zeros(base.p), np.zeros(base.p))
-    problem = file.problem(1)
-    (batch,) = problem.batches
-    assert batch.Phi is not None
-    squares = np.einsum("sdn,sdn->d", batch.Phi, batch.Phi)
-    traces, scores = group_sums(squares, problem.starts), group_energies(problem, batch, batch.y)
+    stored = np.load(path, mmap_mode="r")
+    Phi, y = stored[:, :-1], stored[:, -1]
+    starts = group_starts([dim or 0 for dim in base.dims])
+    traces = group_sums(np.einsum("sdn,sdn->d", Phi, Phi), starts)
+    z = np.matmul(Phi, y[:, :, None])[..., 0]
+    scores = group_sums(np.einsum("sd,sd->d", z, z), starts)
     if not np.isfinite(traces).all():
         j = int(np.flatnonzero(~np.isfinite(traces))[0])
         raise InputError(f"the features of {base.names[j]} hold nan or infinite numbers")
-    return FactorFile(path, tasks, sizes, dims, float(np.vdot(batch.y, batch.y)), traces, scores)
+    return FactorFile(path, tasks, sizes, base.dims, float(np.vdot(y, y)), traces, scores)
 
 
 Item = TypeVar("Item")
@@ -173,7 +173,7 @@ def _away(file: FactorFile, point: Point, unit: Array) -> tuple[Array]:
 
 
 class RoundEvaluator:
-    """`grouplasso.newton.Evaluator` of tasks in files of factors."""
+    """`grouplasso.evaluators.Evaluator` of tasks in files of factors."""
 
     rough = True
 

@@ -210,28 +210,27 @@ def finished_trials(
     finished.sort(key=lambda trial: (trial.datetime_complete or datetime.min, trial.number))
     found, completed, whole = [], list[float](), list[Curve]()
     for trial in finished:
-        pruned, value, noise_std = trial.state == TrialState.PRUNED, None, None
+        pruned = trial.state == TrialState.PRUNED
         if curves is not None and trial.state == TrialState.COMPLETE and trial.intermediate_values:
             whole.append(from_one(trial.intermediate_values))
-        kept, before = made.get(trial.number, (None, None))
-        if kept is trial and before is not None and not pruned:
-            found.append(before)
-            if before.value is not None:
-                insort(completed, before.value)
-            continue
-        if pruned:
-            end = None if curves is None else _expected_end(trial, completed, whole, curves)
-            value, noise_std = end or (_pruned_value(trial, completed, minimize), None)
-        elif trial.state == TrialState.COMPLETE and isfinite(trial.value or 0.0):
-            value = trial.value
-        if value is not None and not pruned:
-            insort(completed, value)
-        asked = Trial(trial.number, attempted(trial), UNPLACED, note=PRUNED if pruned else NO_NOTE)
-        done = asked.with_result(value, noise_std, constraints=trial.constraints)
-        # A pruned one is like an infeasible one: its value is evidence, but it cannot be the best.
-        worse = pruned and done.value is not None
-        found.append(replace(done, state="infeasible") if worse else done)
-        made[trial.number] = trial, found[-1]
+        kept, done = made.get(trial.number, (None, None))
+        if kept is not trial or done is None or pruned:
+            value, noise_std = trial.value if trial.state == TrialState.COMPLETE else None, None
+            if pruned:
+                end = None if curves is None else _expected_end(trial, completed, whole, curves)
+                value, noise_std = end or (_pruned_value(trial, completed, minimize), None)
+            elif value is not None and not isfinite(value):
+                value = None
+            note = PRUNED if pruned else NO_NOTE
+            done = Trial(trial.number, attempted(trial), UNPLACED, note=note)
+            done = done.with_result(value, noise_std, constraints=trial.constraints)
+            if pruned and done.value is not None:
+                # Like an infeasible one: its value is evidence, but it cannot be the best.
+                done = replace(done, state="infeasible")
+            made[trial.number] = trial, done
+        if done.value is not None and not pruned:
+            insort(completed, done.value)
+        found.append(done)
     return found
 
 
@@ -276,7 +275,10 @@ def running(trials: Iterable[FrozenTrial], own: int) -> Running:
     others = [t for t in trials if t.state == TrialState.RUNNING and t.number != own]
     announced = {trial.number: params for trial in others if (params := attempted(trial))}
     silent = (trial for trial in others if trial.number not in announced and trial.number < own)
-    choosing = sorted(trial.number for trial in silent if _just_started(trial))
+    # Clocks of workers differ, by hours where time zones do: then nothing is assumed.
+    begun = ((t.number, t.datetime_start) for t in silent)
+    now = datetime.now()
+    choosing = sorted(n for n, start in begun if start and abs(now - start) < UNANNOUNCED)
     return Running(announced, tuple(choosing))
 
 
@@ -297,12 +299,6 @@ def abandoned(trials: Sequence[FrozenTrial], now: datetime) -> set[int]:
         for trial, start in zip(trials, starts, strict=True)
         if trial.state == TrialState.RUNNING and now - start > limit
     }
-
-
-def _just_started(trial: FrozenTrial) -> bool:
-    # Clocks of workers differ, by hours where time zones do: then nothing is assumed.
-    start = trial.datetime_start
-    return start is not None and abs(datetime.now() - start) < UNANNOUNCED
 
 
 def attempted(trial: FrozenTrial) -> dict[str, Any]:

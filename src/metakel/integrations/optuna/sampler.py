@@ -24,6 +24,7 @@ from metakel.confidence import Alarm
 from metakel.errors import InputError
 from metakel.integrations.optuna.pruner import curves_of
 from metakel.integrations.optuna.record import (
+    Made,
     attempted,
     check_unchanged,
     chosen,
@@ -37,11 +38,17 @@ from metakel.integrations.optuna.record import (
     write_expectation,
 )
 from metakel.integrations.optuna.sources import LOGGER, SourceStudies
-from metakel.integrations.optuna.study_replay import SamplerCache, Strict, StudyReplay, varying
-from metakel.library import ENTRIES, as_prior
+from metakel.integrations.optuna.study_replay import (
+    SamplerCache,
+    Strict,
+    StudyReplay,
+    held_values,
+    varying,
+)
+from metakel.library import ENTRIES, as_prior, spelled
 from metakel.optimize import Certificate, Trial
 from metakel.optimize.certificate import as_tolerance
-from metakel.priors import Prior
+from metakel.priors import Prior, cold_prior
 from metakel.space import Space
 
 # How often a choice is made again because another worker made nearly the same one meanwhile.
@@ -152,9 +159,9 @@ class MetaKelSampler(BaseSampler):
                 "output_range, log_output: they are learned; a prior has its own range"
             )
         self._sums, self._seed = None if sums is None else tuple(sums), seed
-        self._known = self._past is None
-        self._learned: Prior | None = None
-        self._alone = self._prior = self._summing(said)  # what decides without source studies
+        self._alone = self._summing(said)  # what decides without source studies
+        # What these taught, and what decides: the same over configurations that keep the sums.
+        self._taught: tuple[Prior | None, Prior | None] | None = None
         if strict:
             self.prior  # noqa: B018, what cannot be promised is refused at once
         self._independent = independent_sampler or TPESampler(seed=seed)
@@ -164,14 +171,14 @@ class MetaKelSampler(BaseSampler):
     @property
     def prior(self) -> Prior | None:
         """What decides; source studies teach it when it is first needed."""
-        if not self._known and self._past is not None:
-            self._use(self._past.prior or self._alone)
-        return self._prior
+        if self._past is None:
+            return self._alone
+        return self._taught[1] if self._taught else self._use(self._past.prior or self._alone)
 
     def _use(self, learned: Prior | None) -> Prior | None:
-        if not self._known or learned is not self._learned:
-            self._learned, self._prior, self._known = learned, self._summing(learned), True
-        return self._prior
+        if self._taught is None or learned is not self._taught[0]:
+            self._taught = learned, self._summing(learned)
+        return self._taught[1]
 
     @property
     def skipped(self) -> tuple[str, ...]:
@@ -190,17 +197,19 @@ class MetaKelSampler(BaseSampler):
     ) -> dict[str, BaseDistribution]:
         """Parameters of all completed trials that the prior can choose; none before the first."""
         self._raise_error_if_multi_objective(study)
-        prior = self._prior_for(study)
-        if prior is None:
-            self._refuse_cold_start()
-            return self._independent.infer_relative_search_space(study, trial)
-        common = self._cache.begin(study, trial)
-        space = chosen(common, prior.space)
-        if common:
-            host = type(self._independent).__name__
-            self._cache.log_parameters(study, prior, common, host)
-        if common and space is None:
-            self._refuse_cold_start()
+        prior, common, space = self._prior_for(study), {}, None
+        if prior is not None:
+            common = self._cache.begin(study, trial)
+            space = chosen(common, prior.space)
+            if common:
+                host = type(self._independent).__name__
+                self._cache.log_parameters(study, prior, common, host)
+        if prior is None or (common and space is None):
+            if self._strict is not None:
+                raise InputError(
+                    "strict: the past says nothing of the parameters of this study, so nothing can "
+                    "be promised; expected source studies, or a prior, with these parameters"
+                )
             return self._independent.infer_relative_search_space(study, trial)
         names = () if space is None else space.names
         return {name: common[name] for name in names if name in common}
@@ -287,9 +296,8 @@ class MetaKelSampler(BaseSampler):
             return 0.0
         space = space or varying(prior)
         with self._cache.lock:
-            record = finished_trials(trials, minimize=prior.info.minimize, curves=curves_of(study))
-            replay = self._replay(prior, study, record, space)
-            return replay.given(record).trust
+            record = self._finished(prior, study, trials)
+            return self._replay(prior, study, record, space).given(record).trust
 
     def certificate(
         self, study: Study, *, delta: float = 0.2, trials: Sequence[FrozenTrial] | None = None
@@ -316,23 +324,24 @@ class MetaKelSampler(BaseSampler):
         _check_direction(study, prior)
         with self._cache.lock:
             found = study.get_trials(deepcopy=False) if trials is None else trials
-            record = finished_trials(found, minimize=prior.info.minimize, curves=curves_of(study))
+            record = self._finished(prior, study, found)
             space = chosen(self._cache.common(study), prior.space) or varying(prior)
-            if self._strict is not None:
-                return self._replay(prior, study, record, space).given(record).certificate()
-            reason = _unlike_the_past(space, varying(prior), record)
+            own = delta if self._strict is None else None
+            reason = "" if own is None else _unlike_the_past(space, varying(prior), record)
             if reason:
                 return Certificate(inf, delta=delta, reason=reason)
-            seed = self._seed_for(study)
-            replay = self._cache.replay(prior, study, record, space, seed, delta)
-            return replay.given(record).certificate()
+            return self._replay(prior, study, record, space, own).given(record).certificate()
 
     def _certified_prior(self, study: Study) -> Prior | None:
         prior, past = self._scaled(study), self._past_of(study)
         if prior is None or past is None:
             return prior
         with self._cache.lock:
-            return self._cache.certified(study, past, prior)
+            return self._cache.kept(
+                "certified",
+                prior,
+                make=lambda: replace(prior, certificate=past.calibration(study)),
+            )
 
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
         """Refuse a study of another direction than the past, before anything is spent on it."""
@@ -365,13 +374,16 @@ class MetaKelSampler(BaseSampler):
     def _prior_for(self, study: Study) -> Prior | None:
         """What was learned, without the study itself where it was among the sources."""
         past = self._past_of(study)
-        if past is None:
-            prior = self._as_in(study)
-            if prior is not None and self._cache.below_zero(study):
-                return self._cache.cold(prior)
+        if past is not None:
+            with self._cache.lock:
+                return self._use(self._cache.learned(study, past))
+        prior = self._as_in(study)
+        if prior is None or not self._cache.below_zero(study):
             return prior
-        with self._cache.lock:
-            return self._use(self._cache.learned(study, past))
+        space, info = prior.space, prior.info
+        return self._cache.kept(
+            "cold", prior, make=lambda: cold_prior(space, info.output, minimize=info.minimize)
+        )
 
     def _scaled(self, study: Study) -> Prior | None:
         """What was learned, without logarithms where a guess of them turns out to be wrong.
@@ -402,23 +414,33 @@ class MetaKelSampler(BaseSampler):
         with self._cache.lock:
             if self._named and study.direction == StudyDirection.MAXIMIZE:
                 prior = self._summing(as_prior(f"library:{self._named}:auc")) or prior
-            return self._cache.spelled(prior, tuple(self._cache.common(study)))
+            names = tuple(self._cache.common(study))
+            return self._cache.kept("spelled", prior, names, make=lambda: spelled(prior, names))
 
-    def _replay(self, prior: Prior, study: Study, record: list[Trial], space: Space) -> StudyReplay:
-        seed = self._seed_for(study)
-        return self._cache.replay(prior, study, record, space, seed, strict=self._strict)
+    def _replay(
+        self,
+        prior: Prior,
+        study: Study,
+        record: list[Trial],
+        space: Space,
+        delta: float | None = None,
+    ) -> StudyReplay:
+        """The replay of the last trial, if it will do, or a new one."""
+        seed = self._seed
+        if seed is None:
+            seed = int.from_bytes(sha256(study.study_name.encode()).digest()[:8])
+        held = {} if self._strict is not None else held_values(prior, space, record)
+        return self._cache.last(
+            ("replay", delta is None),  # one that chooses, and one that certifies
+            (study.study_name, prior, space, held, seed, delta),
+            lambda: StudyReplay(prior, space, held, seed, delta, self._strict),
+        )
 
-    def _refuse_cold_start(self) -> None:
-        if self._strict is not None:
-            raise InputError(
-                "strict: the past says nothing of the parameters of this study, so nothing can be "
-                "promised; expected source studies, or a prior, with these parameters"
-            )
-
-    def _seed_for(self, study: Study) -> int:
-        if self._seed is not None:
-            return self._seed
-        return int.from_bytes(sha256(study.study_name.encode()).digest()[:8])
+    def _finished(
+        self, prior: Prior, study: Study, trials: Sequence[FrozenTrial], made: Made | None = None
+    ) -> list[Trial]:
+        goal, curves = prior.info.minimize, curves_of(study)
+        return finished_trials(trials, minimize=goal, made=made, curves=curves)
 
     def _choose_within(
         self,
@@ -455,9 +477,7 @@ class MetaKelSampler(BaseSampler):
         choice: dict[str, Any] = {}
         own, rivals = trial.number, set[int]()
         for _ in range(ATTEMPTS):
-            record = finished_trials(
-                trials, minimize=prior.info.minimize, made=self._cache.made, curves=curves_of(study)
-            )
+            record = self._finished(prior, study, trials, self._cache.made)
             others = running(trials, own)
             if rivals:
                 again = sum(number < own for number in rivals & others.announced.keys())
@@ -547,8 +567,12 @@ class StopAtCallback:
 
     def __call__(self, study: Study, trial: FrozenTrial) -> None:
         """After a trial of the study."""
-        sampler = sampler_of(study)
-        certificate = sampler.certificate(study, delta=self.delta)
+        if not isinstance(study.sampler, MetaKelSampler):
+            raise InputError(
+                f"study {study.study_name!r} has a {type(study.sampler).__name__}; expected a "
+                "MetaKelSampler, as certificates are about its choices"
+            )
+        certificate = study.sampler.certificate(study, delta=self.delta)
         why = certificate.reason and str(certificate)
         if outlook := not why and certificate.outlook(self.stop_at):
             why = f"stop_at={self.stop_at} will not stop it: {outlook}"
@@ -560,13 +584,3 @@ class StopAtCallback:
             LOGGER.info("study %r stops: %s", study.study_name, reached)
             study.set_user_attr(CERTIFICATE, str(certificate))
             study.stop()
-
-
-def sampler_of(study: Study) -> MetaKelSampler:
-    """The sampler of a study, which has to be a `MetaKelSampler`."""
-    if not isinstance(study.sampler, MetaKelSampler):
-        raise InputError(
-            f"study {study.study_name!r} has a {type(study.sampler).__name__}; expected a "
-            "MetaKelSampler, as certificates are about its choices"
-        )
-    return study.sampler

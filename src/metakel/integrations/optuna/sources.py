@@ -12,7 +12,7 @@ import json
 import logging
 import time
 from base64 import b85decode, b85encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from hashlib import sha256
@@ -43,43 +43,23 @@ LOOK = 0.2  # seconds between two looks
 
 
 class SourceStudies:
-    """Finished studies by their values, and what they teach.
+    """Finished studies by their values, and what they teach, with options of `learn_prior`.
 
-    Storages are read once, here: what is kept can be sent to another process.
-
-    Parameters
-    ----------
-    source : sequence of studies, or a storage
-    strict : bool
-        Whether their constraints are learned, too, so that limits can be set on them.
-    output_range, log_output, library
-        Of `learn_prior`.
+    Storages are read once, here: what is kept can be sent to another process. With ``strict``,
+    constraints are learned, too, so that limits can be set on them.
     """
 
-    def __init__(
-        self,
-        source: Any,
-        *,
-        strict: bool = False,
-        output_range: tuple[float, float] | None = None,
-        log_output: bool | None = None,
-        library: str | None = None,
-    ) -> None:
+    def __init__(self, source: Any, *, strict: bool = False, **options: Any) -> None:
         studies, self.skipped = recorded_studies(source)
         for text in self.skipped:
             LOGGER.warning("%s", text)
         self._studies = tuple(
             s for s in studies if s.parameters and any(isfinite(value) for _, value in s.rows)
         )
-        self._strict = strict
-        self._output: dict[str, Any] = {
-            "output_range": output_range,
-            "log_output": log_output,
-            "library": library,
-        }
+        self._strict, self._options = strict, options
         self._history = _as_history(self._studies)  # what is wrong with it is said at once
         if self._history is None:
-            alone = "a cold start" if library is None else "the library alone"
+            alone = "the library alone" if options.get("library") else "a cold start"
             LOGGER.warning(
                 "the past has no completed trial with parameters and a finite value: %s", alone
             )
@@ -87,17 +67,17 @@ class SourceStudies:
     @cached_property
     def prior(self) -> Prior | None:
         """What all of them teach."""
-        return self._learned(self._history, self._studies)
+        return self._learned(self._studies)
 
     @property
     def guesses_scale(self) -> bool:
         """Whether nobody said if the values are learned as logarithms."""
-        return self._output["log_output"] is None and self._output["library"] is None
+        return self._options.get("log_output") is None and not self._options.get("library")
 
     @cached_property
     def without_logarithms(self) -> SourceStudies:
         """The same studies, learned as they are."""
-        options = {**self._output, "log_output": False}
+        options = {**self._options, "log_output": False}
         return SourceStudies(self._studies, strict=self._strict, **options)
 
     def prior_for(self, study: Study) -> Prior | None:
@@ -106,20 +86,35 @@ class SourceStudies:
         Learned by one of its workers, and shared through its storage.
         """
         others = self.others(study)
-        if len(others) == len(self._studies):
-            return shared_prior(study, self._mark(others), lambda: self.prior)
-        LOGGER.info(
-            "study %r is in the source of its own past: learned from the other %d studies",
-            study.study_name,
-            len(others),
-        )
-        return shared_prior(
-            study, self._mark(others), lambda: self._learned(_as_history(others), others)
-        )
+        if len(others) < len(self._studies):
+            LOGGER.info(
+                "study %r is in the source of its own past: learned from the other %d studies",
+                study.study_name,
+                len(others),
+            )
+        mark, alone = self._mark(others), isinstance(study._storage, InMemoryStorage)
+        stored = None if alone else read_prior(study, mark)
+        if stored is not None:
+            return stored
+        begun = time.perf_counter()
+        prior = self.prior if len(others) == len(self._studies) else self._learned(others)
+        if alone:
+            return prior
+        if _head(study).get("mark") == mark:
+            return read_prior(study, mark) or prior  # of another that was faster
+        worth = time.perf_counter() - begun >= WORTH
+        write_prior(study, mark, prior if worth else None)
+        return prior
 
     def wait(self, study: Study, trial: FrozenTrial) -> None:
-        """Return once `prior_for` need not be learned, or nobody else is about to."""
-        wait_for_prior(study, trial, self._mark(self.others(study)))
+        """Return once a worker has learned from this past, or none is about to."""
+        if isinstance(study._storage, InMemoryStorage):
+            return  # threads of one process take turns
+        mark = self._mark(self.others(study))
+        while _head(study).get("mark") != mark:
+            if not running(study.get_trials(deepcopy=False), trial.number).choosing:
+                return
+            time.sleep(LOOK)
 
     def _mark(self, studies: Sequence[RecordedStudy]) -> str:
         """The same for the same past, however it was read."""
@@ -132,7 +127,9 @@ class SourceStudies:
             )
             for s in studies
         ]
-        return sha256(repr((found, self._strict, self._output)).encode()).hexdigest()[:16]
+        return sha256(
+            repr((found, self._strict, sorted(self._options.items()))).encode()
+        ).hexdigest()[:16]
 
     def calibration(self, study: Study) -> RegretCalibration | None:
         """What replays on the studies say of the regret; this takes some seconds."""
@@ -141,16 +138,17 @@ class SourceStudies:
             return None
         LOGGER.info("replaying the sampler on %d past studies, for a certificate", len(others))
         past = History.from_optuna(others)
-        return learn_prior(past, **self._output, certify="folds").certificate
+        return learn_prior(past, **self._options, certify="folds").certificate
 
     def others(self, study: Study) -> tuple[RecordedStudy, ...]:
         """All that teach but the study itself."""
         return tuple(record for record in self._studies if not record.is_of(study))
 
-    def _learned(self, past: History | None, studies: Sequence[RecordedStudy]) -> Prior | None:
+    def _learned(self, studies: Sequence[RecordedStudy]) -> Prior | None:
+        past = self._history if studies is self._studies else _as_history(studies)
         if past is None:
             return None
-        prior = learn_prior(past, **self._output, certify="none")
+        prior = learn_prior(past, **self._options, certify="none")
         for note in prior.info.notes:
             LOGGER.info("past studies: %s", note)
         if not prior.helps:
@@ -190,41 +188,14 @@ def _of_constraint(study: RecordedStudy, name: str) -> RecordedStudy:
 # What workers share
 
 
-def wait_for_prior(study: Study, trial: FrozenTrial, mark: str) -> None:
-    """Return once a worker has learned from this past, or none is about to."""
-    if isinstance(study._storage, InMemoryStorage):
-        return  # threads of one process take turns
-    while _head(_attributes(study)).get("mark") != mark:
-        if not running(study.get_trials(deepcopy=False), trial.number).choosing:
-            return
-        time.sleep(LOOK)
-
-
-def shared_prior(study: Study, mark: str, learn: Callable[[], Prior | None]) -> Prior | None:
-    """What a worker on the study learned from the past that has this mark, or else ``learn()``."""
-    if isinstance(study._storage, InMemoryStorage):
-        return learn()
-    stored = read_prior(study, mark)
-    if stored is not None:
-        return stored
-    begun = time.perf_counter()
-    prior = learn()
-    if _head(_attributes(study)).get("mark") == mark:
-        return read_prior(study, mark) or prior  # of another that was faster
-    worth = time.perf_counter() - begun >= WORTH
-    write_prior(study, mark, prior if worth else None)
-    return prior
-
-
 def read_prior(study: Study, mark: str) -> Prior | None:
     """What `write_prior` wrote; None where it wrote nothing, another past, or not all of it yet."""
-    attributes = _attributes(study)
-    head = _head(attributes)
-    parts = [attributes.get(f"{KEY}:{i}") for i in range(head.get("parts", 0))]
-    if head.get("mark") != mark or not parts:
+    head = _head(study)
+    if head.get("mark") != mark or not head["parts"]:
         return None
-    text = "".join(map(str, parts))
-    if sha256(text.encode()).hexdigest() != head.get("digest"):
+    attributes = study._storage.get_study_system_attrs(study._study_id)
+    text = "".join(str(attributes.get(f"{KEY}:{i}")) for i in range(head["parts"]))
+    if sha256(text.encode()).hexdigest() != head["digest"]:
         return None
     try:
         with FORMAT.load(json.loads(decompress(b85decode(text)))) as content:
@@ -249,9 +220,5 @@ def write_prior(study: Study, mark: str, prior: Prior | None) -> None:
     storage.set_study_system_attr(number, KEY, head)  # last: all of it is there
 
 
-def _attributes(study: Study) -> Mapping[str, Any]:
-    return study._storage.get_study_system_attrs(study._study_id)
-
-
-def _head(attributes: Mapping[str, Any]) -> Mapping[str, Any]:
-    return dict(attributes.get(KEY, {}))
+def _head(study: Study) -> Mapping[str, Any]:
+    return dict(study._storage.get_study_system_attrs(study._study_id).get(KEY, {}))

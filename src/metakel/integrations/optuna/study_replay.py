@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
@@ -30,16 +30,15 @@ from metakel.integrations.optuna.record import (
     matching,
 )
 from metakel.integrations.optuna.sources import LOGGER, SourceStudies
-from metakel.library import spelled
 from metakel.optimize import Optimizer, Record, Trial
-from metakel.priors import Prior, cold_prior
+from metakel.priors import Prior
 from metakel.safe import SafePrior
 from metakel.search import SearchSpace
 from metakel.space import Float, Parameter, Space
 
 # Trials that differ by less than this in every input, of a range from -1 to 1, try nearly the same.
 NEAR = 0.1
-MOST_STUDIES = 16
+MOST_KEPT = 64  # priors, in a cache
 T = TypeVar("T")
 ANY_DELTA = 0.5  # of a model that promises nothing
 NOTHING_RUNNING = Running()
@@ -87,23 +86,6 @@ def _fits(parameter: Parameter, value: Any) -> bool:
     return True
 
 
-def _optimizer(
-    prior: Prior, space: Space, held: Mapping[str, Any], seed: int, delta: float | None
-) -> Optimizer:
-    """The optimizer of the prior, in which parameters that it does not know join."""
-    free = varying(prior)
-    ranges = space.among([p for p in space.parameters if p.name in free.names])
-    return prior.optimizer(
-        rng=np.random.default_rng(seed),
-        # Parameters that were the same in all of the past are a part of its search space.
-        space=prior.space if space == free else ranges,
-        new=tuple(p for p in space.parameters if p.name not in free.names),
-        fixed=held,
-        extrapolate=delta is None,
-        delta=ANY_DELTA if delta is None else delta,
-    )
-
-
 @dataclass(frozen=True)
 class Strict:
     """What a strict sampler promises, and from where it begins."""
@@ -113,7 +95,7 @@ class Strict:
 
     def optimizer(self, prior: Prior, space: Space, rng: np.random.Generator) -> Optimizer:
         """The search on the space of a study, which has to be that of the past."""
-        free = prior.space.among([prior.space[name] for name in prior.space.free])
+        free = varying(prior)
         other = sorted({*space.names} ^ {*free.names})
         if other:
             raise InputError(
@@ -143,20 +125,10 @@ def _check_range(parameter: Any, past: Space) -> None:
 class StudyReplay:
     """The optimizer of one study on one search space.
 
-    Parameters
-    ----------
-    prior : Prior
-    space : Space
-        Parameters to choose, with their ranges in this study. Those that the prior does not know
-        join its model.
-    held : dict
-        Values of the parameters that the prior knows beside those.
-    seed : int
-    delta : float, optional
-        Probability with which a certificate may fail, where one is wanted. It needs the search
-        space of the past.
-    strict : Strict, optional
-        Where constraints are limits; it decides then, and ``delta`` is its own.
+    ``space`` has the parameters to choose, with their ranges in this study: those that the prior
+    does not know join its model. ``held`` are values of what it knows beside these. ``delta`` is
+    that of a certificate, where one is wanted; it needs the search space of the past. Where
+    constraints are limits, ``strict`` decides, by a delta of its own.
     """
 
     def __init__(
@@ -168,12 +140,21 @@ class StudyReplay:
         delta: float | None = None,
         strict: Strict | None = None,
     ) -> None:
-        free = varying(prior)
+        free, rng = varying(prior), np.random.default_rng(seed)
         self._strict = strict is not None
         if strict is not None:
-            self._optimizer = strict.optimizer(prior, space, np.random.default_rng(seed))
+            self._optimizer = strict.optimizer(prior, space, rng)
         else:
-            self._optimizer = _optimizer(prior, space, held, seed, delta)
+            ranges = space.among([p for p in space.parameters if p.name in free.names])
+            self._optimizer = prior.optimizer(
+                rng=rng,
+                # What was the same in all of the past is a part of its search space.
+                space=prior.space if space == free else ranges,
+                new=tuple(p for p in space.parameters if p.name not in free.names),
+                fixed=held,
+                extrapolate=delta is None,
+                delta=ANY_DELTA if delta is None else delta,
+            )
         self._held = held
         self._names = set(space.names)
         self._required = self._names - {c.name for c in space.conditions}
@@ -301,97 +282,65 @@ def _differ(one: Trial | None, other: Trial | None) -> bool:
     return was != now
 
 
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(names) or "none"
-
-
-def _kept(known: dict[Any, T], key: Any, make: Callable[[], T]) -> T:
-    """What is known by a key, or is made now; of a few keys only."""
-    if key not in known:
-        if len(known) == MOST_STUDIES:
-            known.clear()
-        known[key] = make()
-    return known[key]
+def id_of(study: Study) -> tuple[Any, int]:
+    """The same for every object that stands for a study."""
+    return study._storage, study._study_id
 
 
 class SamplerCache:
-    """What can be computed again, for the study seen last. A copy made by pickle begins empty."""
+    """What can be computed again, and what was said. A copy made by pickle begins empty."""
 
     def __init__(self) -> None:
         self.lock = lock_of(self, "lock")  # threads of one process share a sampler
-        # One that chooses, and one that certifies.
-        self._replays: dict[bool, tuple[tuple[Any, ...], StudyReplay]] = {}
-        self._certified: dict[Prior, Prior] = {}
-        self._colds: dict[Prior, Prior] = {}
-        self._learned: dict[tuple[Any, int, bool], Prior | None] = {}
-        self._spelled: dict[tuple[Any, ...], Prior] = {}
-        self._logged: tuple[Any, ...] = ()
-        self._spaces: tuple[Any, int, IntersectionSearchSpace] | None = None
+        self._last: dict[Any, tuple[Any, Any]] = {}  # of the study seen last
+        self._kept: dict[tuple[Any, ...], Any] = {}
+        self._seen: set[tuple[Any, ...]] = set()
         self._read: tuple[Any, list[FrozenTrial]] | None = None
-        self._dead: set[tuple[Any, int]] = set()
-        self._alarmed: set[tuple[Any, int]] = set()
-        self._below_zero: set[tuple[Any, int]] = set()
         self.made: Made = {}  # of finished trials
 
     def __reduce__(self) -> tuple[type[SamplerCache], tuple[()]]:
         return SamplerCache, ()
 
-    def replay(
-        self,
-        prior: Prior,
-        study: Study,
-        record: list[Trial],
-        space: Space,
-        seed: int,
-        delta: float | None = None,
-        strict: Strict | None = None,
-    ) -> StudyReplay:
-        """The replay of the last trial, if it will do, or a new one."""
-        held = {} if strict is not None else held_values(prior, space, record)
-        key = (prior, study.study_name, space, held, seed, delta)
-        kept = self._replays.get(delta is None)
-        if kept is None or kept[0] != key:
-            kept = key, StudyReplay(prior, space, held, seed, delta, strict)
-            self._replays[delta is None] = kept
-        return kept[1]
+    def kept(self, *key: Any, make: Callable[[], T]) -> T:
+        """What is known by a key, or is made now; of a few keys only."""
+        if key not in self._kept:
+            if len(self._kept) == MOST_KEPT:
+                self._kept.clear()
+            self._kept[key] = make()
+        found: T = self._kept[key]
+        return found
 
-    def spelled(self, prior: Prior, names: tuple[str, ...]) -> Prior:
-        """A prior of the library with the names of a study."""
-        return _kept(self._spelled, (prior, names), lambda: spelled(prior, names))
+    def first(self, *key: Any) -> bool:
+        """Whether something is seen for the first time."""
+        new = key not in self._seen
+        self._seen.add(key)
+        return new
 
-    def cold(self, prior: Prior) -> Prior:
-        """A cold start over the space of a prior."""
-        info = prior.info
-        return _kept(
-            self._colds, prior, lambda: cold_prior(prior.space, info.output, minimize=info.minimize)
-        )
-
-    def certified(self, study: Study, past: SourceStudies, prior: Prior) -> Prior:
-        """What was learned, with replays on the past; they are made when first asked for."""
-
-        def certified() -> Prior:
-            return replace(prior, certificate=past.calibration(study))
-
-        return _kept(self._certified, prior, certified)
+    def last(self, slot: Any, key: Any, make: Callable[[], T]) -> T:
+        """What was made last in a slot, if it is for this key; otherwise it is made now."""
+        if slot not in self._last or self._last[slot][0] != key:
+            self._last[slot] = key, make()
+        found: T = self._last[slot][1]
+        return found
 
     def knows(self, study: Study) -> bool:
         """Whether `learned` need not learn."""
-        return (study._storage, study._study_id, self.below_zero(study)) in self._learned
+        return ("learned", id_of(study), self.below_zero(study)) in self._kept
 
     def learned(self, study: Study, past: SourceStudies) -> Prior | None:
         """From the past without this study, where it is a part of it."""
-        key = study._storage, study._study_id, self.below_zero(study)
-        return _kept(self._learned, key, lambda: past.prior_for(study))
+        below = self.below_zero(study)
+        return self.kept("learned", id_of(study), below, make=lambda: past.prior_for(study))
 
     def below_zero(self, study: Study) -> bool:
         """Whether values of the study showed that a log scale was a wrong guess."""
-        return (study._storage, study._study_id) in self._below_zero
+        return ("below zero", id_of(study)) in self._seen
 
     def look_below_zero(self, study: Study) -> None:
         """Look for such values, and say so once."""
         values = (t.values for t in study.get_trials(deepcopy=False) if t.values is not None)
-        if not self.below_zero(study) and any(value < 0 for (value, *_) in values):
-            self._below_zero.add((study._storage, study._study_id))
+        found = not self.below_zero(study) and any(value < 0 for (value, *_) in values)
+        if found and self.first("below zero", id_of(study)):
             LOGGER.warning(
                 "study %r has values below 0, and the past was learned on a log scale: past "
                 "studies are learned again as they are, a prior that was given is a cold start",
@@ -405,10 +354,8 @@ class SamplerCache:
         known = matching(common, prior.space)
         known |= conditional(known, prior.space)
         joined = joining(common, prior.space)
-        key = study._storage, study._study_id, frozenset(known), frozenset(joined)
-        if key == self._logged:
+        if not self.first("parameters", id_of(study), frozenset(known), frozenset(joined)):
             return
-        self._logged = key
         if not known:
             LOGGER.warning(
                 "study %r has no parameter that the past knows (%s): a cold start",
@@ -419,18 +366,17 @@ class SamplerCache:
         LOGGER.info(
             "study %r: from the past %s; new in the model %s; sampled by %s %s",
             study.study_name,
-            _listed([name for name in prior.space.names if name in known]),
-            _listed(joined),
+            ", ".join(name for name in prior.space.names if name in known) or "none",
+            ", ".join(joined) or "none",
             host,
-            _listed([name for name in asked_for(study) if name not in {*known, *joined}]),
+            ", ".join(n for n in asked_for(study) if n not in {*known, *joined}) or "none",
         )
 
     def log_alarm(self, study: Study, optimizer: Optimizer) -> None:
         """Say once that the values contradict the past."""
-        alarm, key = optimizer.alarm, (study._storage, study._study_id)
-        if alarm is None or key in self._alarmed:
+        alarm = optimizer.alarm
+        if alarm is None or not self.first("alarm", id_of(study)):
             return
-        self._alarmed.add(key)
         low, high = optimizer.output_range
         known = f", between {low:g} and {high:g}" if isfinite(high) else ""
         LOGGER.warning(
@@ -451,9 +397,7 @@ class SamplerCache:
         else:
             dead = abandoned(trials, datetime.now())
         dead -= {own}
-        key = storage, study._study_id
-        if new := sorted(n for n in dead if (key, n) not in self._dead):
-            self._dead |= {(key, number) for number in new}
+        if new := sorted(n for n in dead if self.first("dead", id_of(study), n)):
             LOGGER.warning(
                 "study %r: trials %s are ignored, as their workers seem to be dead: %s. If they "
                 "are, study.tell(number, state=optuna.trial.TrialState.FAIL) ends them",
@@ -485,11 +429,9 @@ class SamplerCache:
         """Distributions that all completed trials of the study share, by trials just read."""
         with self.lock:
             # The host's cache serves one study; numbers of studies are unique in a storage.
-            storage, number = study._storage, study._study_id
-            if self._spaces is None or self._spaces[:2] != (storage, number):
-                self._spaces = storage, number, IntersectionSearchSpace()
+            spaces = self.last("spaces", id_of(study), IntersectionSearchSpace)
             if trials is None:
-                return self._spaces[2].calculate(study)
+                return spaces.calculate(study)
             # The host's cache would read them again.
-            read = SimpleNamespace(_study_id=number, _get_trials=lambda **_: trials)
-            return self._spaces[2].calculate(cast("Study", read))
+            read = SimpleNamespace(_study_id=study._study_id, _get_trials=lambda **_: trials)
+            return spaces.calculate(cast("Study", read))

@@ -9,10 +9,9 @@ from numpy.typing import ArrayLike
 from sklearn.gaussian_process.kernels import Hyperparameter, Kernel
 
 from metakel._arrays import Array
-from metakel._files import encode
 from metakel.kernels import KernelSum
 from metakel.kernels.stationary import Fourier, Stationary
-from metakel.kernels.sum import as_kernel
+from metakel.kernels.sum import as_kernel, same_kernels
 
 Bounds = tuple[float, float] | Literal["fixed"]
 
@@ -80,25 +79,12 @@ class SklearnKernel(Kernel):  # type: ignore[misc]  # scikit-learn has no types
         return type(self)(self.kernel, self.scale, self.scale_bounds)
 
     def __eq__(self, other: object) -> bool:
-        return (
-            type(self) is type(other)
-            and isinstance(other, SklearnKernel)
-            and bool(self.scale == other.scale)
-            and bool(np.all(self.scale_bounds == other.scale_bounds))
-            and _equal(self.kernel, other.kernel)
-        )
+        if type(self) is not type(other) or not isinstance(other, SklearnKernel):
+            return False
+        if self.scale != other.scale or np.any(self.scale_bounds != other.scale_bounds):
+            return False
+        one, two = self.kernel, other.kernel
+        return one is two or (np.array_equal(one.eta, two.eta) and same_kernels(one.base, two.base))
 
     def __repr__(self) -> str:
         return f"SklearnKernel({self.kernel!r}, scale={self.scale:.3g})"
-
-
-def _equal(one: KernelSum, other: KernelSum) -> bool:
-    """Whether two sums hold the same base kernels with the same weights."""
-    if one is other:
-        return True
-    left, right = one.base.families, other.base.families
-    return (
-        np.array_equal(one.eta, other.eta)
-        and encode(left) == encode(right)
-        and [f.functions for f in left] == [f.functions for f in right]
-    )

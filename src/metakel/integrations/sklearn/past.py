@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import inf, sqrt
+from operator import neg
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -146,14 +147,13 @@ def _set_on(estimator: Any) -> dict[str, Any]:
 def _results(search: Any, number: int, score: str) -> Iterator[tuple[dict[str, Any], float]]:
     """Parameters and scores of a search of others, or of its ``cv_results_``."""
     results = getattr(search, "cv_results_", search)
-    names = [*results] if hasattr(results, "keys") else []
+    names = [str(name) for name in results] if hasattr(results, "keys") else []
     measured = score_name(search) if hasattr(search, "scoring") else score
     columns = (f"mean_test_{score}", "mean_test_score" if measured == score else None)
     column = next((c for c in columns if c in names), None)
     if column is None or "params" not in names:
-        has = (
-            ", ".join(n for n in names if str(n).startswith("mean_test_")) or type(search).__name__
-        )
+        means = ", ".join(name for name in names if name.startswith("mean_test_"))
+        has = means or type(search).__name__
         raise InputError(
             f"history, search {number}: {has} by {measured!r}; expected a file, or fitted searches "
             f"or cv_results_ that measured {score!r}, which is searched for here"
@@ -243,33 +243,25 @@ class Measure:
         return self.metric in ("log_loss", "rmse", "mae")
 
 
-def _as_it_is(score: float) -> float:
-    return score
-
-
-def _negative(score: float) -> float:
-    return -score
-
-
-MEASURES = {
-    "neg_log_loss": Measure("log_loss", _negative),
-    "roc_auc": Measure("auc", _as_it_is),
-    "roc_auc_ovr": Measure("auc", _as_it_is),
-    "roc_auc_ovo": Measure("auc", _as_it_is),
-    "roc_auc_ovr_weighted": Measure("auc", _as_it_is),
-    "roc_auc_ovo_weighted": Measure("auc", _as_it_is),
-    "average_precision": Measure("auc", _as_it_is),
-    "accuracy": Measure("accuracy", _as_it_is),
-    "balanced_accuracy": Measure("balanced_accuracy", _as_it_is),
-    "f1": Measure("balanced_accuracy", _as_it_is),
-    "f1_macro": Measure("balanced_accuracy", _as_it_is),
-    "f1_micro": Measure("accuracy", _as_it_is),
-    "f1_weighted": Measure("accuracy", _as_it_is),
-    "neg_root_mean_squared_error": Measure("rmse", _negative),
-    "neg_mean_squared_error": Measure("rmse", lambda score: sqrt(max(-score, 0.0))),
-    "neg_mean_absolute_error": Measure("mae", _negative),
-    "r2": Measure("r2", _as_it_is),
+# Scorers that say the same as an output of the library, and those that say its negative.
+_ALIKE = {
+    "auc": "roc_auc roc_auc_ovr roc_auc_ovo roc_auc_ovr_weighted roc_auc_ovo_weighted "
+    "average_precision",
+    "balanced_accuracy": "balanced_accuracy f1 f1_macro",
+    "accuracy": "accuracy f1_micro f1_weighted",
+    "r2": "r2",
 }
+_NEGATIVE = {
+    "log_loss": "neg_log_loss",
+    "rmse": "neg_root_mean_squared_error",
+    "mae": "neg_mean_absolute_error",
+}
+MEASURES = {
+    name: Measure(metric, of)
+    for of, scorers in ((float, _ALIKE), (neg, _NEGATIVE))
+    for metric, names in scorers.items()
+    for name in names.split()
+} | {"neg_mean_squared_error": Measure("rmse", lambda score: sqrt(max(-score, 0.0)))}
 
 
 def score_name(search: Any) -> str:

@@ -7,17 +7,18 @@ import hashlib
 import json
 import logging
 import re
+import sys
 import time
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone, is_classifier
+from sklearn.base import is_classifier
 
 # Not public, but the class that searches of others derive from.
 from sklearn.model_selection._search import BaseSearchCV
@@ -25,7 +26,6 @@ from sklearn.utils import check_random_state
 
 from metakel import library
 from metakel.errors import InputError, first_of
-from metakel.integrations.sklearn.evaluation import Evaluation, Untried
 from metakel.integrations.sklearn.past import (
     MEASURES,
     Measure,
@@ -39,6 +39,7 @@ from metakel.integrations.sklearn.past import (
 from metakel.integrations.sklearn.search_space import (
     Choice,
     Searched,
+    Untried,
     as_choice,
     features_are_sparse,
     model_in,
@@ -51,6 +52,7 @@ from metakel.space import Fixed, Space
 
 LOGGER = logging.getLogger("metakel")
 OWN_NAMES = library.Entry("", "a prior of one's own", (), {})  # spells as the estimator does
+PLAIN = str | int | float | bool | None
 CLASSIFIERS = ("Classifier", "SVC", "LogisticRegression")  # how names of classes end
 NO_PRIOR = "no prior of the library for %s with the score %r: a cold start%s"
 
@@ -193,17 +195,21 @@ class MetaKelSearchCV(BaseSearchCV):  # type: ignore[misc]
         self.prior_, searched, options = self._set_up(measure)
         self.optimizer_ = self.prior_.optimizer(seed=seed, **options)
         stop_at = self._reachable()
-        evaluate = Evaluation(evaluate_candidates, self.cv, self.verbose, self._scored)
+        evaluate = Evaluation(evaluate_candidates, self)
         untried = Untried(searched, self.optimizer_, seed)
+        # scikit-learn's headline would come before every configuration.
+        verbose: int = self.verbose  # type: ignore[has-type]
+        self.verbose = 0
         try:
             self.stop_reason_ = self._tried(untried, evaluate, measure, stop_at)
+            evaluate.finish()
         except KeyboardInterrupt:
             if not evaluate.done:
                 raise
             self.stop_reason_ = f"interrupted after {evaluate.number} configurations"
             warnings.warn(f"{self.stop_reason_}; they count", stacklevel=2)
-            return
-        evaluate.finish()
+        finally:
+            self.verbose = verbose
 
     def _tried(
         self, untried: Untried, evaluate: Evaluation, measure: Measure, stop_at: float | str | None
@@ -219,7 +225,7 @@ class MetaKelSearchCV(BaseSearchCV):  # type: ignore[misc]
             if configuration is None:
                 return f"all {number} configurations of param_space were tried"
             arguments = untried.searched.arguments(configuration)
-            score = evaluate(arguments, number + 1, self.n_iter)
+            score = evaluate(arguments)
             if score is None:
                 self.optimizer_.tell(configuration, failed=True)
             else:
@@ -245,51 +251,38 @@ class MetaKelSearchCV(BaseSearchCV):  # type: ignore[misc]
             warnings.warn(reason, stacklevel=3)
         return None if certificate.final else self.stop_at
 
-    def _scored(self, results: Mapping[str, Any]) -> str:
-        """The column of the scorer that is searched for."""
-        if isinstance(self.refit, str):
-            return f"mean_test_{self.refit}"
-        return next(name for name in results if name.startswith("mean_test_"))
-
     # What it begins with
 
     def _set_up(self, measure: Measure) -> tuple[Prior, Searched, dict[str, Any]]:
         given, always = _choices(self.param_space)
-        found = model_in(self.estimator)
-        of_search = model_name(self.estimator), score_name(self)
-        past = past_runs(self.history, self._task, self._rows, *of_search)
-        of_library = [run for run in past if "configuration" in run]
-        if past and given is not None and not (of_library and self.prior is not None):
+        found, name, score = model_in(self.estimator), model_name(self.estimator), score_name(self)
+        past = past_runs(self.history, self._task, self._rows, name, score)
+        of_library = self.prior is not None and any("configuration" in run for run in past)
+        own = None
+        if past and given is not None and not of_library:
             own = learned_from(past, given, measure)
-            if own is not None:
-                names = {name: name for name in given}
-                return own, Searched(given, names, {}, always), {}
-        prior = self._prior(found, measure)
+        prior = None if own is not None else self._prior(found, measure)
         if prior is None:
             if given is None:
-                kind = "classification" if is_classifier(self.estimator) else "regression"
                 raise InputError(
-                    f"no prior for {model_name(self.estimator)} with the score "
-                    f"{score_name(self)!r}, and no param_space to search; expected one of them. "
-                    f"{_in_the_library(model_name(self.estimator), kind)}"
+                    f"no prior for {name} with the score {score!r}, and no param_space to search; "
+                    f"expected one of them. {_in_the_library(name, self._kind)}"
                 )
-            if self.prior is not None:
-                LOGGER.warning(NO_PRIOR, model_name(self.estimator), score_name(self), "")
-            names = {name: name for name in given}
-            space = Space(tuple(choice.parameter for choice in given.values()))
-            prior = cold_prior(space, measure.metric, minimize=measure.minimize)
-            return prior, Searched(given, names, {}, always), {}
+            if own is None:
+                if self.prior is not None:
+                    LOGGER.warning(NO_PRIOR, name, score, "")
+                space = Space(tuple(choice.parameter for choice in given.values()))
+                own = cold_prior(space, measure.metric, minimize=measure.minimize)
+            return own, Searched(given, {known: known for known in given}, {}, always), {}
         entry = library.ENTRIES.get(prior.info.model) or OWN_NAMES
         if entry is not OWN_NAMES and (found is None or found[1] is not entry):
             _refuse_another_model(entry, self.estimator)
         if past and entry is not OWN_NAMES and prior.info.tasks:
             prior = joined_with(prior, past, entry, measure)
         prefix = found[0] if found is not None and entry is not OWN_NAMES else ""
-        model = clone(self.estimator).set_params(**always)
         searched, space, new = searched_with(
-            prior, entry, prefix, given, model, sparse=self._sparse
+            prior, entry, prefix, given, always, self.estimator, sparse=self._sparse
         )
-        searched = replace(searched, always=always)
         options: dict[str, Any] = {"fixed": dict(searched.held), "new": new}
         if any(p != prior.space[p.name] for p in space.parameters):
             options["space"] = space
@@ -310,8 +303,7 @@ class MetaKelSearchCV(BaseSearchCV):  # type: ignore[misc]
             return None
         with contextlib.suppress(InputError):
             return library.load(found[1].name, measure.metric)
-        kind = "classification" if is_classifier(self.estimator) else "regression"
-        cards = [c for c in library.list() if (c.name, c.kind) == (found[1].name, kind)]
+        cards = [c for c in library.list() if (c.name, c.kind) == (found[1].name, self._kind)]
         if not cards:
             return None
         # Where the library has another score only, its ranges and what to try first are of use.
@@ -321,6 +313,10 @@ class MetaKelSearchCV(BaseSearchCV):  # type: ignore[misc]
         LOGGER.warning(NO_PRIOR, model_name(self.estimator), score_name(self), about)
         first = other.info.tried_first
         return replace(cold, info=replace(cold.info, model=cards[0].name, tried_first=first))
+
+    @property
+    def _kind(self) -> str:
+        return "classification" if is_classifier(self.estimator) else "regression"
 
     # What it leaves for the next time
 
@@ -335,7 +331,10 @@ class MetaKelSearchCV(BaseSearchCV):  # type: ignore[misc]
             "estimator": model_name(self.estimator),
             "score_name": score_name(self),
             "score": score,
-            "parameters": {n: v if _plain(v) else repr(v) for n, v in arguments.items()},
+            "parameters": {
+                name: value if isinstance(value, PLAIN) else repr(value)
+                for name, value in arguments.items()
+            },
             "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         }
         if self.prior_.info.model:
@@ -343,6 +342,76 @@ class MetaKelSearchCV(BaseSearchCV):  # type: ignore[misc]
             line["configuration"] = {n: v for n, v in configuration.items() if n in known}
         with Path(self.history).open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
+
+
+class SameSplits:
+    """The first splits of a splitter, for every configuration: it may shuffle anew each time."""
+
+    def __init__(self, splitter: Any) -> None:
+        self._splitter = splitter
+        self._found: list[Any] | None = None
+
+    def split(self, X: Any, y: Any = None, **params: Any) -> list[Any]:
+        """As a splitter of scikit-learn."""
+        self._found = self._found or list(self._splitter.split(X, y, **params))
+        return self._found
+
+
+class Evaluation:
+    """Calls scikit-learn for one configuration at a time, and shows how far it is.
+
+    scikit-learn refuses a call in which every fit fails. A configuration that fails is therefore
+    evaluated again beside the next one that does not, so that ``cv_results_`` has it.
+    """
+
+    def __init__(self, evaluate: Callable[..., Any], search: MetaKelSearchCV) -> None:
+        splits = SameSplits(search.cv) if hasattr(search.cv, "split") else None
+        self._evaluate = partial(evaluate, cv=splits)
+        self._bar, self._total, self._refit = search.verbose == 1, search.n_iter, search.refit
+        self._failed: list[dict[str, Any]] = []
+        self._good: dict[str, Any] = {}
+        self.done: int = 0  # configurations that were fitted
+        self.number: int = 0  # all that were tried
+        self._best = -np.inf
+
+    def __call__(self, arguments: dict[str, Any]) -> float | None:
+        score = self._score(arguments)
+        self.number += 1
+        if self._bar:
+            self._show(score)
+        return score
+
+    def _score(self, arguments: dict[str, Any]) -> float | None:
+        try:
+            results = self._evaluate([*self._failed, arguments])
+        except ValueError as error:
+            if "fits failed" not in str(error):
+                raise
+            self._failed.append(arguments)
+            return None
+        self._failed, self._good = [], arguments
+        self.done += 1
+        means = (name for name in results if name.startswith("mean_test_"))
+        column = f"mean_test_{self._refit}" if isinstance(self._refit, str) else next(means)
+        score = float(results[column][-1])
+        return score if np.isfinite(score) else None
+
+    def _show(self, score: float | None) -> None:
+        self._best = max(self._best, -np.inf if score is None else score)
+        bar = "=" * (20 * self.number // self._total)
+        shown = "failed" if score is None else f"{score:.4g}"
+        best = "" if np.isinf(self._best) else f", best {self._best:.4g}"
+        end = "\n" if self.number == self._total or not sys.stderr.isatty() else "\r"
+        sys.stderr.write(f"[{bar:20}] {self.number}/{self._total}: {shown}{best}{end}")
+        sys.stderr.flush()
+
+    def finish(self) -> None:
+        """Have ``cv_results_`` hold the last failures, beside one that is dropped from it again.
+
+        Where nothing could be fitted, scikit-learn refuses the search.
+        """
+        if self._failed:
+            self._evaluate([*self._failed, self._good] if self.done else self._failed)
 
 
 def _seed(random_state: Any) -> int:
@@ -424,11 +493,6 @@ def _choices(given: Any) -> tuple[dict[str, Choice] | None, dict[str, Any]]:
 def _fingerprint(X: Any, y: Any) -> str:
     """A name of the data set that is the same the next time."""
     found = hashlib.sha256(repr(getattr(X, "shape", "")).encode())
-    found.update(
-        np.ascontiguousarray(np.asarray(y).astype(str)).tobytes() if y is not None else b""
-    )
+    if y is not None:
+        found.update(np.ascontiguousarray(np.asarray(y).astype(str)).tobytes())
     return found.hexdigest()[:16]
-
-
-def _plain(value: Any) -> bool:
-    return value is None or isinstance(value, str | int | float | bool)

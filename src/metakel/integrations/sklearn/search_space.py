@@ -6,7 +6,8 @@ import contextlib
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import ceil, floor, inf, isfinite, nan
+from itertools import product
+from math import ceil, floor, inf, isfinite, nan, prod
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,16 @@ from sklearn.base import clone
 from metakel._arrays import is_number
 from metakel.errors import InputError, first_of
 from metakel.library import ENTRIES, Entry
+from metakel.optimize import Optimizer
 from metakel.priors import Prior
+from metakel.search import SearchSpace
 from metakel.space import Categorical, Fixed, Float, Integer, Parameter, Space
 
 LOGGER = logging.getLogger("metakel")
 TAIL = 0.005  # of a distribution without ends, on either side
 CHOICES = (str, bool, int, float)
+MOST, DRAWN = 4096, 512  # configurations that are all looked at, and that are drawn otherwise
+DEVIATIONS = 1.5
 
 
 def model_in(estimator: Any) -> tuple[str, Entry] | None:
@@ -173,8 +178,7 @@ class Searched:
     choices: Mapping[str, Choice]  # by the names that the optimizer knows
     names: Mapping[str, str]  # of the estimator's parameters, by those that the optimizer knows
     held: Mapping[str, Any]  # what the optimizer holds at a value
-    # Parameters of the estimator of which there is one value only.
-    always: Mapping[str, Any] = field(default_factory=dict)
+    always: Mapping[str, Any]  # parameters of the estimator of which there is one value only
     prefix: str = ""  # of the parameters of the model
     entry: Entry | None = None  # of the library
     # What a fit sets beside the parameters (`Entry.beside`).
@@ -216,12 +220,14 @@ def searched_with(
     entry: Entry,
     prefix: str,
     given: Mapping[str, Choice] | None,
+    always: Mapping[str, Any],
     estimator: Any,
     *,
     sparse: bool,
 ) -> tuple[Searched, Space, tuple[Parameter, ...]]:
     """A search with a prior of the library: its space, and parameters that the prior lacks."""
     known = {name: prior.space[name] for name in prior.space.free}
+    estimator = clone(estimator).set_params(**always)
     if given is None:
         set_to = estimator.get_params()
         idle = [
@@ -235,16 +241,13 @@ def searched_with(
     choices, names, new = {}, {}, []
     for name, choice in given.items():
         own = entry.spelled(name) if name.startswith(prefix) else name
-        parameter = (
-            within(known[own], choice.parameter) if own in known and own not in choices else None
-        )
-        if len(replace(choice, parameter=parameter or choice.parameter).places) < len(
-            choice.numbers
-        ):
-            parameter = None  # numbers of a list that the range of the prior cannot tell apart
-        if parameter is None:
+        both = own in known and own not in choices
+        parameter = within(known[own], choice.parameter) if both else None
+        placed = replace(choice, parameter=parameter or choice.parameter)
+        # None, too, where the range of the prior cannot tell the numbers of a list apart.
+        if parameter is None or len(placed.places) < len(choice.numbers):
             own = f"{OWN}{name}" if name in prior.space.names else name
-            parameter = replace_name(choice.parameter, own)
+            parameter = replace(choice.parameter, name=own)  # type: ignore[type-var]
             new.append(parameter)
         choices[own], names[own] = replace(choice, parameter=parameter), name
     present = {n: held_value(estimator, prefix, entry, known[n]) for n in known if n not in choices}
@@ -263,7 +266,7 @@ def searched_with(
     said = dict.fromkeys((name.removeprefix(prefix) for name in given), True)
     constants = entry.beside(choices, {**of_model, **said})
     return (
-        Searched(choices, names, held, {}, prefix, entry, constants),
+        Searched(choices, names, held, always, prefix, entry, constants),
         prior.space.among(parameters),
         tuple(new),
     )
@@ -293,14 +296,6 @@ def changed_on(estimator: Any, names: Iterable[str]) -> Iterator[tuple[str, Any]
             default = type(present.get(owner, estimator))().get_params(deep=False)
             if name in present and repr(present[name]) != repr(default.get(argument)):
                 yield name, present[name]
-
-
-def replace_name(parameter: Parameter, name: str) -> Parameter:
-    """The same parameter with another name."""
-    return Space((parameter, _OTHER)).renamed({parameter.name: name}).parameters[0]
-
-
-_OTHER = Float("another parameter", 0.0, 1.0)
 
 
 def within(known: Parameter, wanted: Parameter) -> Parameter | None:
@@ -345,3 +340,56 @@ def held_value(estimator: Any, prefix: str, entry: Entry, known: Parameter) -> A
     if isinstance(known, Float):
         return known.normalize(min(max(value, known.low), known.high))
     return value
+
+
+# What is tried next: never the same twice, also where lists leave few configurations
+
+
+class Untried:
+    """Configurations of a search in the order in which they are tried.
+
+    A list has gaps: what the optimizer asks for is moved to a value of the list, and may have been
+    tried already. Then it is the most promising one that has not been, by the optimizer's model.
+    """
+
+    def __init__(self, searched: Searched, optimizer: Optimizer, seed: int) -> None:
+        self.searched, self._optimizer = searched, optimizer
+        self._tried: set[str] = set()
+        self._rng = np.random.default_rng(seed)
+
+    def next(self) -> dict[str, Any] | None:
+        """The next configuration; None if there is none left."""
+        asked = self._optimizer.ask()
+        found = self.searched.settled(asked)
+        new = self._key(found) not in self._tried
+        if not (new and found == asked):
+            self._optimizer.drop(asked)
+        chosen = found if new else self._most_promising()
+        if chosen is not None:
+            self._tried.add(self._key(chosen))
+        return chosen
+
+    def _key(self, configuration: Mapping[str, Any]) -> str:
+        return repr(sorted(self.searched.arguments(configuration).items()))
+
+    def _most_promising(self) -> dict[str, Any] | None:
+        left = {self._key(found): found for found in self._possible()}
+        others = [found for key, found in left.items() if key not in self._tried]
+        if not others:
+            return None
+        mean, deviation = self._optimizer.predict(others)
+        gain = -mean if self._optimizer.minimize else mean
+        return others[int(np.argmax(gain + DEVIATIONS * deviation))]
+
+    def _possible(self) -> Iterator[dict[str, Any]]:
+        """All of them where they are few, otherwise some that are drawn."""
+        domain, searched = self._optimizer.domain, self.searched
+        values = [choice.possible for choice in searched.choices.values()]
+        finite = [found for found in values if found is not None]
+        related = isinstance(domain, SearchSpace) and domain.model_space.conditions
+        if len(finite) == len(values) and not related and prod(map(len, finite)) <= MOST:
+            for row in product(*finite):
+                yield {**searched.held, **dict(zip(searched.choices, row, strict=True))}
+            return
+        for x in domain.sample(self._rng, DRAWN):
+            yield searched.settled(domain.decode(x))

@@ -1,4 +1,4 @@
-"""The learned kernel and the learned mean as GPyTorch modules.
+"""The learned kernel and the learned mean as GPyTorch modules, for GPyTorch and BoTorch models.
 
 Values and gradients in x are those that the NumPy families give, so there is one form of every
 kernel. A user's own function has no gradient: its values work, and a request for its gradient
@@ -9,10 +9,17 @@ optimizers of acquisition functions ask for.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, Self
 
-import gpytorch  # type: ignore[import-untyped]
 import numpy as np
+
+try:
+    import gpytorch  # type: ignore[import-untyped]
+except ImportError:
+    raise ImportError(
+        "GPyTorch kernels need torch and gpytorch: pip install torch gpytorch"
+    ) from None
 import torch
 from gpytorch.models.exact_prediction_strategies import (  # type: ignore[import-untyped]
     DefaultPredictionStrategy,
@@ -36,39 +43,27 @@ from metakel.kernels.sum import as_kernel
 from metakel.priors import Prior
 from metakel.priors.confidence import Calibration
 
+__all__ = ["GPyTorchKernel", "GPyTorchMean"]
+
 # Points are moved back into the domain over this many rounding errors of 1, or as far as NumPy
 # kernels allow; points farther outside are a mistake.
 ROUNDINGS = 32
 
 
-class NumpyFeatures(torch.nn.Module):
-    """Features of any family."""
-
-    def __init__(self, family: FeatureFamily) -> None:
-        super().__init__()
-        self.family = family
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(..., n, d) features."""
-        features: Tensor = _Features.apply(x, self.family)  # type: ignore[no-untyped-call]
-        return features
+def features_of(family: FeatureFamily, x: Tensor) -> Tensor:
+    """(..., n, d) features."""
+    features: Tensor = _Features.apply(x, family)  # type: ignore[no-untyped-call]
+    return features
 
 
-class NumpyGrams(torch.nn.Module):
-    """Gram matrices of any family."""
-
-    def __init__(self, family: GramFamily) -> None:
-        super().__init__()
-        self.family = family
-
-    def forward(self, x1: Tensor, x2: Tensor, *, diag: bool) -> Iterator[Tensor]:
-        """(..., n, k) matrices, or with ``diag`` (..., n) values for pairs of rows."""
-        if diag:  # every pair of rows is a batch of its own
-            x1, x2 = x1[..., None, :], x2[..., None, :]
-        batch_shape = torch.broadcast_shapes(x1.shape[:-2], x2.shape[:-2])  # type: ignore[no-untyped-call,unused-ignore]
-        x1, x2 = (x.expand(*batch_shape, *x.shape[-2:]) for x in (x1, x2))
-        grams: Tensor = _Grams.apply(x1, x2, self.family)  # type: ignore[no-untyped-call]
-        return iter(grams[..., 0, 0] if diag else grams)
+def grams_of(family: GramFamily, x1: Tensor, x2: Tensor, *, diag: bool) -> Iterator[Tensor]:
+    """(..., n, k) Gram matrices, or with ``diag`` (..., n) values for pairs of rows."""
+    if diag:  # every pair of rows is a batch of its own
+        x1, x2 = x1[..., None, :], x2[..., None, :]
+    batch_shape = torch.broadcast_shapes(x1.shape[:-2], x2.shape[:-2])  # type: ignore[no-untyped-call,unused-ignore]
+    x1, x2 = (x.expand(*batch_shape, *x.shape[-2:]) for x in (x1, x2))
+    grams: Tensor = _Grams.apply(x1, x2, family)  # type: ignore[no-untyped-call]
+    return iter(grams[..., 0, 0] if diag else grams)
 
 
 class _Features(torch.autograd.Function):
@@ -170,7 +165,7 @@ class WeightedFeatures(Float64Buffers):
         dims = [dim for family in families for dim in family.dims]
         self.p, self.dim = len(dims), sum(family.dim for family in families)
         self.add_buffer("owner", np.repeat(np.arange(self.p), np.array(dims, dtype=np.intp)))
-        self.families = torch.nn.ModuleList(NumpyFeatures(family) for family in families)
+        self.families = tuple(families)
 
     def forward(self, x: Tensor, eta: Tensor) -> Tensor:
         """(..., n, d) features of (..., n, d0) points, for weights (..., p or more)."""
@@ -178,7 +173,7 @@ class WeightedFeatures(Float64Buffers):
         return features * eta.index_select(-1, self.owner).sqrt().to(x).unsqueeze(-2)
 
     def _side_by_side(self, x: Tensor) -> Tensor:
-        parts = [family(x) for family in self.families]
+        parts = [features_of(family, x) for family in self.families]
         return torch.cat([x.new_empty(*x.shape[:-1], 0), *parts], dim=-1)
 
 
@@ -232,16 +227,17 @@ class GPyTorchMean(Float64Buffers, gpytorch.means.Mean):  # type: ignore[misc]
             shape = None
         self.add_buffer("level", learned.model.level)
         self.add_buffer("scale", learned.model.scale)
-        self.common_shape = None
+        self.common_shape: Eigenfunctions | None = None
         if shape is not None:
-            common = Eigenfunctions(shape.basis, np.zeros(1), shape.mu[:, None], ("common",))
-            self.common_shape = NumpyFeatures(common)
+            mean = shape.mu[:, None]
+            self.common_shape = Eigenfunctions(shape.basis, np.zeros(1), mean, ("common",))
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., n) values, differentiable in x."""
         values: Tensor = self.level.expand(x.shape[:-1])
         if self.common_shape is not None:
-            values = values + self.scale * evaluate_distinct(self.common_shape, x)[..., 0]
+            common = evaluate_distinct(partial(features_of, self.common_shape), x)
+            values = values + self.scale * common[..., 0]
         return values.to(x)
 
 
@@ -281,7 +277,7 @@ class GPyTorchKernel(Float64Buffers, gpytorch.kernels.Kernel):  # type: ignore[m
         super().__init__(batch_shape=batch_shape, active_dims=dims)
         active = kernel.base.select(kernel.active.tolist())
         mapped = [f for f in active.families if isinstance(f, FeatureFamily)]
-        unmapped = [f for f in active.families if isinstance(f, GramFamily)]
+        self.unmapped = tuple(f for f in active.families if isinstance(f, GramFamily))
         self.d0 = kernel.d0
         self.domains = frozenset(f.domain for f in active.families if f.domain is not None)
         # Kernels with a feature map first: the order in which `forward` takes their weights.
@@ -289,7 +285,6 @@ class GPyTorchKernel(Float64Buffers, gpytorch.kernels.Kernel):  # type: ignore[m
         copies = () if batch_shape is None else tuple(batch_shape)
         self.add_buffer("eta", np.tile(kernel.eta[order], (*copies, 1)))
         self.mapped = WeightedFeatures(mapped)
-        self.unmapped = torch.nn.ModuleList(NumpyGrams(family) for family in unmapped)
         self._probe = torch.empty(0)  # a tensor that goes wherever the module is moved
 
     def forward(
@@ -316,7 +311,7 @@ class GPyTorchKernel(Float64Buffers, gpytorch.kernels.Kernel):  # type: ignore[m
             return RootLinearOperator(left) if same else MatmulLinearOperator(left, right.mT)
         else:
             covariance = left @ right.mT
-        matrices = (K for family in self.unmapped for K in family(x1, x2, diag=diag))
+        matrices = (K for family in self.unmapped for K in grams_of(family, x1, x2, diag=diag))
         for j, K in enumerate(matrices, start=self.mapped.p):
             weight = eta[..., j, None].to(K)
             covariance = covariance + (weight if diag else weight[..., None]) * K
@@ -325,7 +320,7 @@ class GPyTorchKernel(Float64Buffers, gpytorch.kernels.Kernel):  # type: ignore[m
     @property
     def _in_feature_space(self) -> bool:
         """Whether every active kernel has a feature map."""
-        return self.mapped.dim > 0 and not len(self.unmapped)
+        return self.mapped.dim > 0 and not self.unmapped
 
     def prediction_strategy(
         self, train_inputs: Any, train_prior_dist: Any, train_labels: Tensor, likelihood: Any
