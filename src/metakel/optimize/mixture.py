@@ -213,7 +213,7 @@ class Mixture(Model):
             if alarm_after(len(rows) - 1, after.factor, after.prior) is not None:
                 break
             best = float(after.outcomes.y.max())
-            bound = upper_bound(after._at(self._Z), after.mix, UCB_WIDTH)
+            bound = after._bound(UCB_WIDTH).values(self._Z)
             top = np.delete(bound, after._tried).max(initial=-inf)
             g = shape(float(top), best, self.scale, len(rows))
             model = replace(after, trace=after.trace.after(rows[-1], best, g))
@@ -407,7 +407,10 @@ class Mixture(Model):
 
     def upper_bound(self) -> Score:
         """Mean plus `width` standard deviations, averaged over processes and scales."""
-        (mix, kept), width = self.mix.without_negligible(ROUNDING), self.width
+        return self._bound(self.width)
+
+    def _bound(self, width: float) -> Score:
+        mix, kept = self.mix.without_negligible(ROUNDING)
         factor = self.ahead or self.factor
 
         def values(Z: Array) -> Array:
