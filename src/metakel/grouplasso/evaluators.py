@@ -276,6 +276,7 @@ class FeatureEvaluator:
         self.work: Index = np.empty(0, np.intp)
         self.curvature = np.empty(0)
         self._dims = np.diff(problem.starts)
+        self._unit = bool((self._dims == 1).all())  # a tenth of the time of the paper's path
         self._Phi = [np.empty((b.y.shape[0], 0, b.n)) for b in problem.batches]
         self._order = np.concatenate([b.tasks for b in problem.batches])
         self._h = np.empty((problem.m, 0))
@@ -337,7 +338,7 @@ class FeatureEvaluator:
         if not active.size:
             self._beta, self._z, value = np.empty((self.problem.m, 0)), self._h, self.energy
         else:
-            weights = np.repeat(x, self._active_dims)
+            weights = x if self._unit else np.repeat(x, self._active_dims)
             stiff = float(np.dot(self.curvature[active], x)) > STIFF
             value, self._beta, self._z = self._side.at(weights, stiff=stiff)
         return value, group_sums(np.einsum("sd,sd->d", self._z, self._z), self._starts)
@@ -354,6 +355,8 @@ class FeatureEvaluator:
 
     def _summed(self, values: Array, groups: Index, *, axis: int) -> Array:
         """Sums over the columns of each of these groups along one axis."""
+        if self._unit:
+            return values
         return group_sums(values, group_starts(self._dims[self.work[groups]]), axis)
 
     # -- the solution ------------------------------------------------------------------------
