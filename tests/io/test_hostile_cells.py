@@ -117,3 +117,15 @@ def test_a_damaged_parquet_file_is_an_error_of_ours_or_a_table(tmp_path):
             except MetaKelError:
                 refused += 1
     assert refused > 100
+
+
+def test_an_array_among_numbers_is_named():
+    """Compared with the name of its column it has no truth value."""
+    cells = [0.1 * i for i in range(29)] + [np.arange(3.0)]
+    frame = {
+        "task": [f"t{i % 3}" for i in range(30)],
+        "p": cells,
+        "y": [0.01 * i * i for i in range(30)],
+    }
+    with pytest.raises(MetaKelError, match="column 'p' holds"):
+        History.from_frame(frame, task="task", output="y")

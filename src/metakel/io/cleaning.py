@@ -278,7 +278,7 @@ def clean_input(name: str, column: Column, said: Meaning, place: Place, notes: l
     if present and (said == "numbers" or 0 < MOSTLY * present <= counts[number].sum()):
         row, doubt = odd_one(column, ~empty & ~plain, number)
         count = int(counts[plain if doubt else number].sum())
-        if column[row] == name:
+        if isinstance(column[row], str) and column[row] == name:
             doubt = " (is it the header again?)"
         among = f", among {count} numbers" if count else ""
         choices = Hint("declare it as choices", f"categories=[{name!r}]", f"--category {name!r}")
