@@ -51,7 +51,7 @@ NO_NUMBER = MISSING | NOT_DONE | UNFINISHED | LEFT_OUT
 
 
 @dataclass(frozen=True)
-class Search:
+class SearchOptions:
     """What `suggest` and `tune` are told of a task, and of what may be tried in it."""
 
     observed: Annotated[
@@ -158,7 +158,7 @@ def suggest(
         bool, typer.Option("--confirm", help="Results in tables far beyond their range are right.")
     ] = False,
     *,
-    search: Search,
+    search: SearchOptions,
     count: Annotated[int, typer.Option("-n", "--count", min=1, help="How many.")] = 1,
     given: Annotated[
         list[str] | None, typer.Option(help="name=value that is given this time, not chosen.")
@@ -262,7 +262,7 @@ def _as_json(trial: Trial, why: Reasons) -> dict[str, Any]:
     }
 
 
-def _refuse_beside_table(journal: Path | None, search: Search) -> None:
+def _refuse_beside_table(journal: Path | None, search: SearchOptions) -> None:
     """The table holds all runs of the task, and nothing else is kept."""
     said = {
         "--journal": journal, "--observed": search.observed, "--same-task": search.same_task,

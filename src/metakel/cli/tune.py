@@ -34,7 +34,7 @@ from metakel.cli.program import (
     step_pattern,
 )
 from metakel.cli.show import duration
-from metakel.cli.suggest import Search
+from metakel.cli.suggest import SearchOptions
 from metakel.confidence import Alarm
 from metakel.curves import Curve, Decision
 from metakel.errors import InputError
@@ -96,7 +96,7 @@ def tune(
         ),
     ] = None,
     *,
-    search: Search,
+    search: SearchOptions,
     verbose: Annotated[
         bool, typer.Option("-v", "--verbose", help="Say why each configuration is tried.")
     ] = False,

@@ -276,7 +276,7 @@ class FeatureEvaluator:
         self.work: Index = np.empty(0, np.intp)
         self.curvature = np.empty(0)
         self._dims = np.diff(problem.starts)
-        self._unit = bool((self._dims == 1).all())  # a tenth of the time of the paper's path
+        self._unit = bool((self._dims == 1).all())  # sums over one column cost time
         self._Phi = [np.empty((b.y.shape[0], 0, b.n)) for b in problem.batches]
         self._order = np.concatenate([b.tasks for b in problem.batches])
         self._h = np.empty((problem.m, 0))
